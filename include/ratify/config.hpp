@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What differs between compilers, in one place: standard headers, function annotations, the ABI namespace.
+#pragma once
+
+#include <ratify/version.hpp>
+
+#if defined(__FAST_MATH__)
+#error "ratify: ordered results need IEEE arithmetic; compile without -ffast-math"
+#endif
+
+#if defined(__CUDACC_RTC__)
+// NVRTC finds no <cstdint> and no <type_traits>; the toolkit's own standard library is there.
+#include <cuda/std/cstddef>
+#include <cuda/std/cstdint>
+#include <cuda/std/type_traits>
+#include <cuda/std/utility>
+#define RATIFY_STD ::cuda::std
+#define RATIFY_HD __device__
+#elif defined(__CUDACC__)
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#define RATIFY_STD ::std
+#define RATIFY_HD __host__ __device__
+#else
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#define RATIFY_STD ::std
+#define RATIFY_HD
+#endif
+
+// A loop whose trip count is known: unrolled on a card, where arrays indexed by its variable must stay in registers.
+#if defined(__CUDACC__)
+#define RATIFY_UNROLL _Pragma("unroll")
+#else
+#define RATIFY_UNROLL
+#endif
+
+// Stands before every function template that takes a block: nvcc would warn at each use that a __host__ __device__
+// function calls a __host__ only (fibers) or __device__ only (card) member, of which one is always the case.
+#if defined(__NVCC__) && !defined(__CUDACC_RTC__)
+#define RATIFY_ANY_BLOCK _Pragma("nv_exec_check_disable")
+#else
+#define RATIFY_ANY_BLOCK
+#endif
+
+#if defined(__GNUC__)
+#define RATIFY_HIDDEN __attribute__((visibility("hidden")))
+#define RATIFY_NOINLINE __attribute__((noinline))
+#else
+#define RATIFY_HIDDEN
+#define RATIFY_NOINLINE
+#endif
+
+// clang as CUDA compiler ignores __grid_constant__ with a warning.
+#if defined(__clang__) && defined(__CUDA__)
+#define RATIFY_GRID_CONSTANT
+#else
+#define RATIFY_GRID_CONSTANT __grid_constant__
+#endif
+
+#define RATIFY_BEGIN_NAMESPACE \
+  namespace ratify {           \
+  inline namespace v0 {
+#define RATIFY_END_NAMESPACE \
+  }                          \
+  }
+
+RATIFY_BEGIN_NAMESPACE
+
+using RATIFY_STD::int32_t;
+using RATIFY_STD::int64_t;
+using RATIFY_STD::size_t;
+using RATIFY_STD::uint16_t;
+using RATIFY_STD::uint32_t;
+using RATIFY_STD::uint64_t;
+using RATIFY_STD::uint8_t;
+
+namespace detail {
+
+/// The architectures an object file was compiled for. A defaulted template parameter of every member that launches, so
+/// that the linker cannot fold the launch of an sm_80 object with that of an sm_90 object.
+template <int... Architectures>
+struct arch_list {};
+#if defined(__CUDA_ARCH_LIST__)
+using compiled_architectures = arch_list<__CUDA_ARCH_LIST__>;
+#else
+using compiled_architectures = arch_list<>;
+#endif
+
+}  // namespace detail
+
+RATIFY_END_NAMESPACE

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/// One thread an element.
+#pragma once
+
+#include <ratify/detail/activation_traits.cuh>
+#include <ratify/device/activation.cuh>
+
+RATIFY_BEGIN_NAMESPACE
+namespace detail {
+
+template <class Policy>
+struct gating_kernel {
+  using params = gating_params<Policy>;
+  static constexpr char const* name = "gating_kernel";
+  static constexpr int block_threads = 128;
+  template <class Block>
+  struct shared_storage {};
+
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>&) {
+    int64_t const i = int64_t{block.block_x()} * block_threads + block.thread();
+    if (i >= int64_t{p.rows} * p.value_heads) return;
+    int64_t const row = i / p.value_heads;
+    int const head = static_cast<int>(i % p.value_heads);
+    device::gates const out =
+        device::gating(to_float(p.a.row(row)[head]), to_float(p.b.row(row)[head]), p.a_log[head], p.dt_bias[head]);
+    p.g[i] = out.g;
+    p.beta[i] = out.beta;
+  }
+};
+
+template <class Policy>
+struct silu_and_mul_kernel {
+  using params = silu_and_mul_params<Policy>;
+  static constexpr char const* name = "silu_and_mul_kernel";
+  static constexpr int block_threads = 128;
+  template <class Block>
+  struct shared_storage {};
+
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>&) {
+    int64_t const i = int64_t{block.block_x()} * block_threads + block.thread();
+    if (i >= int64_t{p.rows} * p.columns) return;
+    int64_t const row = i / p.columns, column = i % p.columns;
+    auto const* const x = p.x.row(row);
+    p.out.row(row)[column] = convert<typename Policy::output_format>(
+        device::silu_and_mul(to_float(x[column]), to_float(x[p.columns + column])));
+  }
+};
+
+template <class Policy>
+struct sigmoid_gate_kernel {
+  using params = sigmoid_gate_params<Policy>;
+  static constexpr char const* name = "sigmoid_gate_kernel";
+  static constexpr int block_threads = 128;
+  template <class Block>
+  struct shared_storage {};
+
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>&) {
+    int64_t const i = int64_t{block.block_x()} * block_threads + block.thread();
+    if (i >= int64_t{p.rows} * p.heads * p.head_dim) return;
+    int64_t const row = i / (int64_t{p.heads} * p.head_dim), head = i / p.head_dim % p.heads, d = i % p.head_dim;
+    p.out.at(row, head)[d] = convert<typename Policy::output_format>(
+        device::sigmoid_gate(to_float(p.x.at(row, head)[d]), to_float(p.gate.at(row, head)[d])));
+  }
+};
+
+}  // namespace detail
+RATIFY_END_NAMESPACE

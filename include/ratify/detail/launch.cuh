@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The only kernel entry, and the executor that launches it on a CUDA stream.
+#pragma once
+
+#include <ratify/detail/block.cuh>
+#include <ratify/detail/meta.hpp>
+#include <ratify/executor.hpp>
+
+#if defined(__CUDACC__)
+
+RATIFY_BEGIN_NAMESPACE
+namespace detail {
+
+/// Every kernel of the library. Hidden, so that two shared libraries in one process keep their own.
+template <class Kernel, class Architectures = compiled_architectures>
+__global__ void RATIFY_HIDDEN __launch_bounds__(Kernel::block_threads)
+    entry(RATIFY_GRID_CONSTANT typename Kernel::params const p) {
+  using block_type = cuda_block<Kernel::block_threads>;
+  extern __shared__ __align__(128) unsigned char shared_bytes[];
+  block_type block;
+  Kernel::run(block, p, *reinterpret_cast<typename Kernel::template shared_storage<block_type>*>(shared_bytes));
+}
+
+template <class Kernel>
+inline constexpr size_t shared_bytes_v =
+    sizeof(typename Kernel::template shared_storage<cuda_block<Kernel::block_threads>>);
+
+}  // namespace detail
+RATIFY_END_NAMESPACE
+
+#if !defined(__CUDACC_RTC__)
+#include <cuda_runtime.h>
+
+RATIFY_BEGIN_NAMESPACE
+
+/// A CUDA stream and its device. Cheap to copy; holds no resources of its own.
+class cuda_executor {
+ public:
+  /// For the current device. Never throws: what went wrong is said by `can_launch` and `launch`.
+  explicit cuda_executor(cudaStream_t stream) : stream_(stream) {
+    error_ = cudaGetDevice(&device_);
+    if (error_ == cudaSuccess)
+      error_ = cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device_);
+    if (error_ == cudaSuccess)
+      error_ = cudaDeviceGetAttribute(&shared_limit_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device_);
+    if (error_ != cudaSuccess) (void)cudaGetLastError();
+  }
+
+  cudaStream_t stream() const { return stream_; }
+
+  /// Whether the binary holds code for this card and its shared storage fits.
+  template <class Kernel, class Architectures = detail::compiled_architectures>
+  status can_run() const {
+    if (error_ != cudaSuccess) return no_device();
+    if (detail::shared_bytes_v < Kernel >> static_cast<size_t>(shared_limit_))
+      return {status_code::unsupported, "ratify: the kernel needs more shared memory than a block of this card has"};
+    cudaFuncAttributes a{};
+    if (own_error([&] { return cudaFuncGetAttributes(&a, address<Kernel, Architectures>()); }) != cudaSuccess)
+      return {status_code::unsupported, "ratify: the binary holds no code for this card"};
+    if (a.maxThreadsPerBlock < Kernel::block_threads)
+      return {status_code::unsupported, "ratify: the kernel was not built for this card"};
+    return {};
+  }
+
+  template <class Kernel, class Architectures = detail::compiled_architectures>
+  status run(stage<Kernel> const& s) const {
+    if (error_ != cudaSuccess) return no_device();
+    constexpr size_t shared = detail::shared_bytes_v<Kernel>;
+    if (shared > 48 * 1024) {  // what a block gets without asking
+      auto const opt_in = own_error([&] {
+        return cudaFuncSetAttribute(address<Kernel, Architectures>(), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(shared));
+      });
+      if (opt_in != cudaSuccess) return {status_code::launch_failed, cudaGetErrorString(opt_in)};
+    }
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(s.grid.x, s.grid.y, s.grid.z);
+    config.blockDim = dim3(Kernel::block_threads);
+    config.dynamicSmemBytes = shared;
+    config.stream = stream_;
+    auto const e =
+        own_error([&] { return cudaLaunchKernelEx(&config, detail::entry<Kernel, Architectures>, s.params); });
+    if (e != cudaSuccess) return {status_code::launch_failed, cudaGetErrorString(e)};
+    return {};
+  }
+
+  /// Blocks worth having in a persistent grid, the same for every launch on this card.
+  template <class Kernel>
+  int concurrent_blocks() const {
+    constexpr int per_multiprocessor = detail::min_of(detail::max_of(1024 / Kernel::block_threads, 1), 16);
+    return detail::max_of(multiprocessors_, 1) * per_multiprocessor;
+  }
+ private:
+  template <class Kernel, class Architectures>
+  static void const* address() {
+    return reinterpret_cast<void const*>(&detail::entry<Kernel, Architectures>);
+  }
+  static status no_device() { return {status_code::no_device, "ratify: no CUDA device or no driver"}; }
+
+  /// Runs a call of the runtime; its error is not left behind for the caller to trip over, nor is an earlier one
+  /// cleared.
+  template <class Call>
+  static cudaError_t own_error(Call call) {
+    bool const clean = cudaPeekAtLastError() == cudaSuccess;
+    cudaError_t const e = call();
+    if (e != cudaSuccess && clean) (void)cudaGetLastError();
+    return e;
+  }
+
+  cudaStream_t stream_;
+  cudaError_t error_ = cudaSuccess;
+  int device_ = 0, multiprocessors_ = 0, shared_limit_ = 0;
+};
+
+RATIFY_END_NAMESPACE
+#endif
+#endif

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Own elementary functions: the same bits on every card and host, with a stated error. docs/arithmetic.md holds the
+/// formulas; tests/detail/math.cpp measures the errors.
+#pragma once
+
+#include <ratify/detail/ptx.cuh>
+
+RATIFY_BEGIN_NAMESPACE
+namespace detail {
+
+/// e^r * 2^n for |r| <= 0.36 and -150 <= n <= 128: a degree-6 polynomial, then two exact powers of two, so that a
+/// subnormal result is rounded once.
+RATIFY_HD inline float exp_scaled(float r, int n) {
+  float y = 1.98756925e-4f;
+  y = fma_rn(y, r, 1.39819995e-3f);
+  y = fma_rn(y, r, 8.33345204e-3f);
+  y = fma_rn(y, r, 4.16657962e-2f);
+  y = fma_rn(y, r, 0.166666657f);
+  y = fma_rn(y, r, 0.5f);
+  y = add_rn(fma_rn(mul_rn(r, r), y, r), 1.0f);
+  // The first factor keeps the product normal, the second one rounds.
+  int const h = n < -100 ? -100 : (n > 100 ? 100 : n);
+  return mul_rn(mul_rn(y, from_bits(static_cast<uint32_t>(127 + h) << 23)),
+                from_bits(static_cast<uint32_t>(127 + n - h) << 23));
+}
+
+/// e^x. At most 2 ulp where the result is normal, half a quantum more where it is subnormal; e^-inf = 0, NaN stays.
+RATIFY_HD inline float exp_ordered(float x) {
+  if (is_nan(x)) return from_bits(canonical_nan_bits);
+  if (less(88.7228317f, x)) return from_bits(0x7f800000u);
+  if (less(x, -103.972084f)) return 0.0f;
+  constexpr float shift = 12582912.0f;  // 1.5 * 2^23: the sum's low bits are the rounded integer
+  float const t = fma_rn(x, 1.44269502f, shift);
+  int const n = static_cast<int>(bits(t)) - static_cast<int>(bits(shift));
+  float const nf = sub_rn(t, shift);
+  float r = fma_rn(nf, -0.693145751953125f, x);
+  r = fma_rn(nf, -1.42860677e-6f, r);
+  return exp_scaled(r, n);
+}
+
+/// 2 atanh(s) = 2 s (1 + s^2/3 + s^4/5 + ...) for |s| <= 1/3, the common core of the logarithms.
+RATIFY_HD inline float twice_atanh(float s) {
+  float const z = mul_rn(s, s);
+  float p = 0.066666667f;          // 1/15
+  p = fma_rn(p, z, 0.076923079f);  // 1/13
+  p = fma_rn(p, z, 0.090909094f);  // 1/11
+  p = fma_rn(p, z, 0.11111111f);   // 1/9
+  p = fma_rn(p, z, 0.14285715f);   // 1/7
+  p = fma_rn(p, z, 0.2f);
+  p = fma_rn(p, z, 0.33333334f);
+  float const s2 = add_rn(s, s);
+  return fma_rn(mul_rn(s2, z), p, s2);
+}
+
+/// log(1 + e) for 0 <= e <= 1, at most 3 ulp: accurate in relative terms down to the smallest e.
+RATIFY_HD inline float log1p_unit(float e) { return twice_atanh(div_rn(e, add_rn(e, 2.0f))); }
+
+/// Natural logarithm. At most 3 ulp for results beyond 0.35 in magnitude, 3e-8 absolute nearer 1;
+/// log(0) = -inf, log(inf) = inf, a negative number or NaN gives NaN.
+RATIFY_HD inline float log_ordered(float x) {
+  uint32_t u = bits(x);
+  if (is_nan(x) || ((u >> 31) && (u << 1))) return from_bits(canonical_nan_bits);
+  if (u == 0x7f800000u) return x;
+  if ((u << 1) == 0) return from_bits(0xff800000u);
+  int e = 0;
+  if (u < 0x00800000u) {
+    u = bits(mul_rn(x, 0x1p24f));
+    e = -24;
+  }
+  // m in [sqrt(1/2), sqrt(2)): the exponent field of u minus that of sqrt(1/2).
+  int const k = static_cast<int>(u - 0x3f3504f3u) >> 23;
+  float const m = from_bits(u - (static_cast<uint32_t>(k) << 23));
+  e += k;
+  float const f = sub_rn(m, 1.0f);
+  float const y = twice_atanh(div_rn(f, add_rn(f, 2.0f)));
+  float const ef = float_from_int(e);
+  return fma_rn(ef, 0.693145751953125f, fma_rn(ef, 1.42860677e-6f, y));
+}
+
+/// log(1 + e^x), accurate in relative terms over the whole range: at most 4 ulp where the result is normal.
+RATIFY_HD inline float softplus_ordered(float x) {
+  if (is_nan(x)) return from_bits(canonical_nan_bits);
+  float const tail = log1p_unit(exp_ordered(negate(magnitude(x))));
+  return less(x, 0.0f) ? tail : add_rn(x, tail);
+}
+
+/// 1 / (1 + e^-x), at most 4 ulp where the result is normal.
+RATIFY_HD inline float sigmoid_ordered(float x) {
+  if (is_nan(x)) return from_bits(canonical_nan_bits);
+  float const e = exp_ordered(negate(magnitude(x)));
+  return div_rn(less(x, 0.0f) ? e : 1.0f, add_rn(1.0f, e));
+}
+
+/// x * sigmoid(x); -inf gives 0 and not NaN.
+RATIFY_HD inline float silu_ordered(float x) {
+  if (bits(x) == 0xff800000u) return from_bits(0x80000000u);
+  return mul_rn(x, sigmoid_ordered(x));
+}
+
+/// 1 / sqrt(x), two correctly rounded steps.
+RATIFY_HD inline float rsqrt_ordered(float x) { return div_rn(1.0f, sqrt_rn(x)); }
+
+}  // namespace detail
+RATIFY_END_NAMESPACE

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Every instruction that is written by hand, and the only file that asks which architecture it is compiled for.
+///
+/// Arithmetic here has one meaning everywhere: IEEE FP32, round to nearest even, subnormals kept, no contraction. On
+/// CUDA that takes inline PTX (under -use_fast_math the intrinsics, `fmaxf` and `<` become .ftz forms). On the host it
+/// takes a register barrier after each operation (g++ contracts a product into a sum under -march=x86-64-v3, across
+/// calls too).
+#pragma once
+
+#include <ratify/config.hpp>
+#if !defined(__CUDACC_RTC__)
+#include <cmath>
+#include <cstring>
+#endif
+
+RATIFY_BEGIN_NAMESPACE
+namespace detail {
+
+inline constexpr uint32_t canonical_nan_bits = 0x7fffffffu;
+
+RATIFY_HD inline uint32_t bits(float x) {
+  uint32_t u;
+#if defined(__CUDA_ARCH__)
+  asm("mov.b32 %0, %1;" : "=r"(u) : "f"(x));
+#else
+  std::memcpy(&u, &x, sizeof u);
+#endif
+  return u;
+}
+
+RATIFY_HD inline float from_bits(uint32_t u) {
+  float x;
+#if defined(__CUDA_ARCH__)
+  asm("mov.b32 %0, %1;" : "=f"(x) : "r"(u));
+#else
+  std::memcpy(&x, &u, sizeof x);
+#endif
+  return x;
+}
+
+// On the host the compiler may not look through this value.
+#if defined(__CUDA_ARCH__)
+#define RATIFY_KEEP(x)
+#elif defined(__x86_64__)
+#define RATIFY_KEEP(x) asm("" : "+x"(x))
+#elif defined(__aarch64__)
+#define RATIFY_KEEP(x) asm("" : "+w"(x))
+#else
+#error "ratify: the host executor needs x86-64 or AArch64"
+#endif
+
+RATIFY_HD inline float fma_rn(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  float d;
+  asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(d) : "f"(a), "f"(b), "f"(c));
+  return d;
+#else
+  return __builtin_fmaf(a, b, c);
+#endif
+}
+
+RATIFY_HD inline float mul_rn(float a, float b) {
+  float d;
+#if defined(__CUDA_ARCH__)
+  asm("mul.rn.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+#else
+  d = a * b;
+  RATIFY_KEEP(d);
+#endif
+  return d;
+}
+
+RATIFY_HD inline float add_rn(float a, float b) {
+  float d;
+#if defined(__CUDA_ARCH__)
+  asm("add.rn.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+#else
+  d = a + b;
+  RATIFY_KEEP(d);
+#endif
+  return d;
+}
+
+RATIFY_HD inline float sub_rn(float a, float b) {
+  float d;
+#if defined(__CUDA_ARCH__)
+  asm("sub.rn.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+#else
+  d = a - b;
+  RATIFY_KEEP(d);
+#endif
+  return d;
+}
+
+RATIFY_HD inline float div_rn(float a, float b) {
+  float d;
+#if defined(__CUDA_ARCH__)
+  asm("div.rn.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+#else
+  d = a / b;
+  RATIFY_KEEP(d);
+#endif
+  return d;
+}
+
+RATIFY_HD inline float sqrt_rn(float a) {
+  float d;
+#if defined(__CUDA_ARCH__)
+  asm("sqrt.rn.f32 %0, %1;" : "=f"(d) : "f"(a));
+#else
+  d = __builtin_sqrtf(a);
+  RATIFY_KEEP(d);
+#endif
+  return d;
+}
+
+/// a < b; false when either is NaN.
+RATIFY_HD inline bool less(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  int r;
+  asm("{ .reg .pred p; setp.lt.f32 p, %1, %2; selp.s32 %0, 1, 0, p; }" : "=r"(r) : "f"(a), "f"(b));
+  return r != 0;
+#else
+  return a < b;
+#endif
+}
+
+RATIFY_HD inline bool is_nan(float x) { return (bits(x) & 0x7fffffffu) > 0x7f800000u; }
+RATIFY_HD inline bool is_finite(float x) { return (bits(x) & 0x7fffffffu) < 0x7f800000u; }
+
+/// x, with every NaN made the one NaN that PTX arithmetic gives (x86 gives 0xffc00000 and keeps payloads).
+RATIFY_HD inline float canonical(float x) { return is_nan(x) ? from_bits(canonical_nan_bits) : x; }
+
+RATIFY_HD inline float negate(float x) { return from_bits(bits(x) ^ 0x80000000u); }
+RATIFY_HD inline float magnitude(float x) { return from_bits(bits(x) & 0x7fffffffu); }
+
+/// The larger of two. +0 is above -0; a NaN loses to a number; two NaN give the canonical one.
+RATIFY_HD inline float max_rn(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  float d;
+  asm("max.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+  return d;
+#else
+  if (is_nan(a)) return canonical(b);
+  if (is_nan(b)) return a;
+  if (a == b) return from_bits(bits(a) & bits(b));
+  return a < b ? b : a;
+#endif
+}
+
+RATIFY_HD inline float float_from_int(int32_t x) {
+#if defined(__CUDA_ARCH__)
+  float d;
+  asm("cvt.rn.f32.s32 %0, %1;" : "=f"(d) : "r"(x));
+  return d;
+#else
+  return static_cast<float>(x);
+#endif
+}
+
+/// FP32 to FP16, round to nearest even; overflow gives infinity, NaN gives 0x7fff.
+RATIFY_HD inline uint16_t f16_bits_rn(float x) {
+#if defined(__CUDA_ARCH__)
+  uint16_t h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+  return h;
+#else
+  uint32_t const u = bits(x), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
+  if (a > 0x7f800000u) return 0x7fff;
+  if (a >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65520 and above
+  if (a < 0x38800000u) {  // below 2^-14: adding 0.5 leaves the multiple of 2^-24 in the low bits
+    float const r = add_rn(from_bits(a), 0.5f);
+    return static_cast<uint16_t>(sign | (bits(r) - 0x3f000000u));
+  }
+  return static_cast<uint16_t>(sign | ((a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13));
+#endif
+}
+
+/// FP16 to FP32, exact; NaN gives the canonical NaN.
+RATIFY_HD inline float f32_from_f16_bits(uint16_t h) {
+#if defined(__CUDA_ARCH__)
+  float d;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(d) : "h"(h));
+  return canonical(d);
+#else
+  uint32_t const sign = static_cast<uint32_t>(h & 0x8000u) << 16, m = h & 0x7fffu;
+  if (m >= 0x7c00u) return from_bits(m == 0x7c00u ? (sign | 0x7f800000u) : canonical_nan_bits);
+  if (m < 0x0400u) return from_bits(bits(mul_rn(static_cast<float>(m), 0x1p-24f)) | sign);
+  return from_bits(sign | ((m << 13) + 0x38000000u));
+#endif
+}
+
+/// x rounded to FP16 and back: what a value is worth once it has been stored as FP16.
+RATIFY_HD inline float round_to_f16(float x) {
+#if !defined(__CUDA_ARCH__)
+  // The common case without packing: a finite magnitude that is a normal FP16 after rounding.
+  uint32_t const u = bits(x), a = u & 0x7fffffffu;
+  if (a - 0x38800000u < 0x477ff000u - 0x38800000u) return from_bits((u + 0xfffu + ((u >> 13) & 1u)) & 0xffffe000u);
+#endif
+  return f32_from_f16_bits(f16_bits_rn(x));
+}
+
+/// Two E4M3 codes (low byte first) to two FP16 (low half first) by the card's own instruction, where it has one.
+RATIFY_HD inline bool native_f16x2_from_e4m3x2(uint16_t codes, uint32_t& halves) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(codes));
+  return true;
+#else
+  (void)codes;
+  (void)halves;
+  return false;
+#endif
+}
+
+/// High 64 bits of a 64 x 64-bit product.
+RATIFY_HD inline uint64_t multiply_high(uint64_t a, uint64_t b) {
+#if defined(__CUDA_ARCH__)
+  uint64_t d;
+  asm("mul.hi.u64 %0, %1, %2;" : "=l"(d) : "l"(a), "l"(b));
+  return d;
+#else
+  uint64_t const al = a & 0xffffffffu, ah = a >> 32, bl = b & 0xffffffffu, bh = b >> 32;
+  uint64_t const low = al * bl, m1 = ah * bl + (low >> 32), m2 = al * bh + (m1 & 0xffffffffu);
+  return ah * bh + (m1 >> 32) + (m2 >> 32);
+#endif
+}
+
+// What follows exists on a card alone; the host block has its own meaning for each (detail/host_block.hpp).
+#if defined(__CUDACC__)
+__device__ inline uint32_t shuffle_bits(uint32_t mask, uint32_t value, int source_lane) {
+  uint32_t r = value;
+#if defined(__CUDA_ARCH__)
+  asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, %3;" : "=r"(r) : "r"(value), "r"(source_lane), "r"(mask));
+#endif
+  return r;
+}
+
+__device__ inline uint32_t ballot_bits(uint32_t mask, bool predicate) {
+  uint32_t r = predicate;
+#if defined(__CUDA_ARCH__)
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; vote.sync.ballot.b32 %0, p, %2; }"
+               : "=r"(r)
+               : "r"(static_cast<uint32_t>(predicate)), "r"(mask));
+#endif
+  return r;
+}
+
+__device__ inline void warp_barrier_mask(uint32_t mask) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("bar.warp.sync %0;" ::"r"(mask) : "memory");
+#endif
+}
+
+__device__ inline void block_barrier_all() {
+#if defined(__CUDA_ARCH__)
+  asm volatile("barrier.sync 0;" ::: "memory");
+#endif
+}
+#endif
+
+}  // namespace detail
+RATIFY_END_NAMESPACE

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Storage formats: bit-holding structs, the same in every compiler, and their conversions.
+#pragma once
+
+#include <ratify/detail/meta.hpp>
+#include <ratify/detail/ptx.cuh>
+
+RATIFY_BEGIN_NAMESPACE
+
+/// IEEE binary16.
+struct f16 {
+  uint16_t bits;
+};
+/// bfloat16: the upper half of an FP32.
+struct bf16 {
+  uint16_t bits;
+};
+/// OCP E4M3 "fn": no infinities, 0x7F and 0xFF are NaN, 0x7E is 448.
+struct e4m3 {
+  uint8_t bits;
+};
+/// OCP E5M2: 0x7C is infinity, 0x7D to 0x7F are NaN, 0x7B is 57344.
+struct e5m2 {
+  uint8_t bits;
+};
+/// Two E2M1 codes (0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives); the low nibble is the even element.
+struct e2m1x2 {
+  uint8_t bits;
+};
+
+/// Ways to turn E4M3 codes into FP32. All give the same bits for all 256 codes.
+enum class decoder_revision {
+  reference,   ///< 0: by definition
+  bit_fields,  ///< 1: builds the fields of the FP32
+  fp16_shift,  ///< 2: shifts the code into an FP16, converts, multiplies by 256
+  native       ///< the card's conversion where it has one (sm_89 and up), fp16_shift elsewhere
+};
+
+/// How much a format can hold; values beyond saturate when stored.
+template <class Format>
+inline constexpr bool is_fp8_v = detail::is_one_of_v<Format, e4m3, e5m2>;
+
+RATIFY_HD inline float to_float(float x) { return detail::canonical(x); }
+RATIFY_HD inline float to_float(f16 x) { return detail::f32_from_f16_bits(x.bits); }
+RATIFY_HD inline float to_float(bf16 x) {
+  return detail::canonical(detail::from_bits(static_cast<uint32_t>(x.bits) << 16));
+}
+
+RATIFY_HD inline float to_float(e4m3 x) {
+  uint32_t const sign = static_cast<uint32_t>(x.bits & 0x80u) << 24, m = x.bits & 0x7fu;
+  if (m == 0x7fu) return detail::from_bits(detail::canonical_nan_bits);
+  if (m < 8u)
+    return detail::from_bits(detail::bits(detail::mul_rn(detail::float_from_int(static_cast<int32_t>(m)), 0x1p-9f)) |
+                             sign);
+  return detail::from_bits(sign | ((m << 20) + 0x3c000000u));
+}
+
+RATIFY_HD inline float to_float(e5m2 x) { return detail::f32_from_f16_bits(static_cast<uint16_t>(x.bits << 8)); }
+
+/// FP32 value of one E2M1 code (the low 4 bits of `code`).
+RATIFY_HD inline float e2m1_to_float(uint32_t code) {
+  uint32_t const sign = (code & 8u) << 28, m = code & 7u;
+  if (m < 2u) return detail::from_bits(sign | (m ? 0x3f000000u : 0u));
+  return detail::from_bits(sign | (((m >> 1) + 126u) << 23) | ((m & 1u) << 22));
+}
+
+namespace detail {
+
+template <class To>
+struct converter;
+
+template <>
+struct converter<float> {
+  RATIFY_HD static float from(float x) { return canonical(x); }
+};
+template <>
+struct converter<f16> {
+  RATIFY_HD static f16 from(float x) { return {f16_bits_rn(x)}; }
+};
+template <>
+struct converter<bf16> {
+  RATIFY_HD static bf16 from(float x) {
+    uint32_t const u = bits(x);
+    if (is_nan(x)) return {0x7fff};
+    return {static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};
+  }
+};
+template <>
+struct converter<e4m3> {
+  RATIFY_HD static e4m3 from(float x) {
+    uint32_t const u = bits(x), sign = (u >> 24) & 0x80u, a = u & 0x7fffffffu;
+    if (is_nan(x)) return {0x7f};
+    if (a >= 0x43e00000u) return {static_cast<uint8_t>(sign | 0x7eu)};  // 448 and above
+    // Below 2^-6: adding 2^14 leaves the multiple of 2^-9 in the low bits.
+    if (a < 0x3c800000u) return {static_cast<uint8_t>(sign | (bits(add_rn(from_bits(a), 0x1p14f)) - 0x46800000u))};
+    return {static_cast<uint8_t>(sign | ((a - 0x3c000000u + 0x7ffffu + ((a >> 20) & 1u)) >> 20))};
+  }
+};
+template <>
+struct converter<e5m2> {
+  RATIFY_HD static e5m2 from(float x) {
+    uint32_t const u = bits(x), sign = (u >> 24) & 0x80u, a = u & 0x7fffffffu;
+    if (is_nan(x)) return {0x7f};
+    if (a >= 0x47600000u) return {static_cast<uint8_t>(sign | 0x7bu)};  // 57344 and above
+    // Below 2^-14: adding 2^7 leaves the multiple of 2^-16 in the low bits.
+    if (a < 0x38800000u) return {static_cast<uint8_t>(sign | (bits(add_rn(from_bits(a), 0x1p7f)) - 0x43000000u))};
+    return {static_cast<uint8_t>(sign | ((a - 0x38000000u + 0xfffffu + ((a >> 21) & 1u)) >> 21))};
+  }
+};
+
+}  // namespace detail
+
+/// x in a storage format: round to nearest even; FP8 saturates (infinities too), its NaN is 0x7F; an FP32, FP16 or BF16
+/// NaN is 0x7fffffff or 0x7fff.
+template <class To>
+RATIFY_HD inline To convert(float x) {
+  return detail::converter<To>::from(x);
+}
+
+RATIFY_END_NAMESPACE

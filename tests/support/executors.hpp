@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The executors a test runs on, and memory that each of them can reach.
+#pragma once
+
+#include <ratify/host.hpp>
+
+#if defined(__CUDACC__)
+#include <cuda_runtime.h>
+#include <ratify/detail/launch.cuh>
+#endif
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace ratify_test {
+
+/// Calls `f(executor)` on the host executor and, in a program compiled for cards and run where one is, on the card.
+template <class F>
+void on_each_executor(F&& f);
+
+/// Memory an executor can reach, of exactly the size asked for, filled with 0xFF bytes (NaN in every format).
+template <class T, class Executor>
+class buffer;
+
+template <class T>
+class buffer<T, ratify::host_executor> {
+ public:
+  buffer(ratify::host_executor&, size_t n) : n_(n), p_(static_cast<T*>(std::malloc(n * sizeof(T) + !n))) {
+    std::memset(static_cast<void*>(p_.get()), 0xff, n * sizeof(T));
+  }
+  buffer(ratify::host_executor& on, std::vector<T> const& v) : buffer(on, v.size()) {
+    if (n_ > 0) std::memcpy(static_cast<void*>(p_.get()), v.data(), n_ * sizeof(T));
+  }
+  T* data() { return p_.get(); }
+  std::vector<T> read() const { return std::vector<T>(p_.get(), p_.get() + n_); }
+ private:
+  struct release {
+    void operator()(T* p) const { std::free(static_cast<void*>(p)); }
+  };
+  size_t n_;
+  std::unique_ptr<T, release> p_;
+};
+
+#if defined(__CUDACC__)
+
+inline void require_success(cudaError_t e) {
+  if (e != cudaSuccess) throw std::runtime_error(cudaGetErrorString(e));
+}
+
+template <class T>
+class buffer<T, ratify::cuda_executor> {
+ public:
+  buffer(ratify::cuda_executor&, size_t n) : n_(n) {
+    void* p = nullptr;
+    require_success(cudaMalloc(&p, n * sizeof(T) + !n));
+    p_.reset(static_cast<T*>(p));
+    require_success(cudaMemset(p, 0xff, n * sizeof(T)));
+    require_success(cudaDeviceSynchronize());
+  }
+  buffer(ratify::cuda_executor& on, std::vector<T> const& v) : buffer(on, v.size()) {
+    if (n_ > 0) require_success(cudaMemcpy(p_.get(), v.data(), n_ * sizeof(T), cudaMemcpyHostToDevice));
+  }
+  T* data() { return p_.get(); }
+  std::vector<T> read() const {
+    std::vector<T> v(n_);
+    require_success(cudaDeviceSynchronize());
+    if (n_ > 0)
+      require_success(cudaMemcpy(static_cast<void*>(v.data()), p_.get(), n_ * sizeof(T), cudaMemcpyDeviceToHost));
+    return v;
+  }
+ private:
+  struct release {
+    void operator()(T* p) const { (void)cudaFree(static_cast<void*>(p)); }
+  };
+  size_t n_;
+  std::unique_ptr<T, release> p_;
+};
+
+inline bool card_present() {
+  int n = 0;
+  bool const present = cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
+  if (!present) (void)cudaGetLastError();
+  return present;
+}
+
+inline std::string card_description() {
+  if (!card_present()) return "; compiled for cards, but none is here";
+  cudaDeviceProp p{};
+  require_success(cudaGetDeviceProperties(&p, 0));
+  return std::string(" and ") + p.name;
+}
+
+#else
+inline std::string card_description() { return ""; }
+#endif
+
+inline ratify::host_executor& host() {
+  static ratify::host_executor executor(2);
+  return executor;
+}
+
+template <class F>
+void on_each_executor(F&& f) {
+  f(host());
+#if defined(__CUDACC__)
+  if (card_present()) {
+    cudaStream_t stream = nullptr;
+    require_success(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    {
+      ratify::cuda_executor card(stream);
+      f(card);
+    }
+    require_success(cudaStreamDestroy(stream));
+  }
+#endif
+}
+
+/// Launches an operation with a workspace of the size it asks for, filled with 0xFF bytes.
+template <class Operation, class Executor>
+ratify::status launch(typename Operation::params const& p, Executor& on) {
+  if (auto const s = Operation::can_launch(p, on); !s) return s;
+  buffer<unsigned char, Executor> scratch(on, Operation::workspace_bytes(p, on));
+  auto const s = Operation::launch(p, {scratch.data(), Operation::workspace_bytes(p, on)}, on);
+  (void)scratch.read();  // waits for the stream before the scratch goes
+  return s;
+}
+
+}  // namespace ratify_test

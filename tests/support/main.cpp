@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Entry of the test program. Says what it runs on and which seed it uses; a run of no test is a failure.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include "executors.hpp"
+#include "random.hpp"
+
+#include <cstdio>
+
+namespace {
+
+unsigned tests_run = 0;
+
+struct counting_listener : doctest::IReporter {
+  explicit counting_listener(doctest::ContextOptions const&) {}
+  void report_query(doctest::QueryData const&) override {}
+  void test_run_start() override {}
+  void test_run_end(doctest::TestRunStats const& s) override { tests_run = s.numTestCasesPassingFilters; }
+  void test_case_start(doctest::TestCaseData const&) override {}
+  void test_case_reenter(doctest::TestCaseData const&) override {}
+  void test_case_end(doctest::CurrentTestCaseStats const&) override {}
+  void test_case_exception(doctest::TestCaseException const&) override {}
+  void subcase_start(doctest::SubcaseSignature const&) override {}
+  void subcase_end() override {}
+  void log_assert(doctest::AssertData const&) override {}
+  void log_message(doctest::MessageData const&) override {}
+  void test_case_skipped(doctest::TestCaseData const&) override {}
+};
+DOCTEST_REGISTER_LISTENER("count", 1, counting_listener);
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  doctest::Context context(argc, argv);
+  std::printf("ratify tests: host executor%s; seed %llu (RATIFY_TEST_SEED)\n", ratify_test::card_description().c_str(),
+              static_cast<unsigned long long>(ratify_test::seed()));
+  int const result = context.run();
+  if (!context.shouldExit() && tests_run == 0) {
+    std::fputs("ratify tests: no test matches the filter\n", stderr);
+    return 1;
+  }
+  return result;
+}
