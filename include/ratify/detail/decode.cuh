@@ -80,10 +80,9 @@ struct code_decoder<decoder_revision::fp16_shift, e4m3> {
   }
   RATIFY_HD static void to_f32_x4(uint32_t codes, float (&out)[4]) {
     uint32_t const even = e4m3_shift_x2(codes << 8), odd = e4m3_shift_x2(codes);
-    out[0] = f32_from_f16_bits_times_256(static_cast<uint16_t>(even));
-    out[1] = f32_from_f16_bits_times_256(static_cast<uint16_t>(odd));
-    out[2] = f32_from_f16_bits_times_256(static_cast<uint16_t>(even >> 16));
-    out[3] = f32_from_f16_bits_times_256(static_cast<uint16_t>(odd >> 16));
+    uint32_t const halves[4] = {even & 0xffffu, odd & 0xffffu, even >> 16, odd >> 16};
+    RATIFY_UNROLL
+    for (int i = 0; i < 4; ++i) out[i] = f32_from_f16_bits_times_256(static_cast<uint16_t>(halves[i]));
   }
   RATIFY_HD static uint16_t to_f16(uint8_t code) { return static_cast<uint16_t>(to_f16_x2(code)); }
   RATIFY_HD static uint32_t to_f16_x2(uint16_t codes) {

@@ -11,6 +11,10 @@
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
 
+#if defined(__NVCC__)
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1407  // hidden is not for a kernel of a type without linkage: it is local anyway
+#endif
 /// Every kernel of the library. Hidden, so that two shared libraries in one process keep their own.
 template <class Kernel, class Architectures = compiled_architectures>
 __global__ void RATIFY_HIDDEN __launch_bounds__(Kernel::block_threads)
@@ -20,6 +24,10 @@ __global__ void RATIFY_HIDDEN __launch_bounds__(Kernel::block_threads)
   block_type block;
   Kernel::run(block, p, *reinterpret_cast<typename Kernel::template shared_storage<block_type>*>(shared_bytes));
 }
+
+#if defined(__NVCC__)
+#pragma nv_diagnostic pop
+#endif
 
 template <class Kernel>
 inline constexpr size_t shared_bytes_v =

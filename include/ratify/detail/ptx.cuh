@@ -207,11 +207,13 @@ RATIFY_HD inline float f32_from_f16_bits_times_256(uint16_t h) {
   asm("{ .reg .f32 t; cvt.f32.f16 t, %1; mul.rn.f32 %0, t, 0f43800000; }" : "=f"(d) : "h"(h));
   return d;
 #else
-  // 4 selects and no branch, so that a loop over codes vectorises.
+  // No branch, so that a loop over codes vectorises. A subnormal is read as if it had the implicit bit, which is then
+  // taken off.
   uint32_t const sign = static_cast<uint32_t>(h & 0x8000u) << 16, m = h & 0x7fffu;
-  uint32_t const small = bits(fma_rn(static_cast<float>(static_cast<int32_t>(m)), 0x1p-16f, 0.0f));
-  uint32_t const value = sign | (m < 0x0400u ? small : (m << 13) + 0x3c000000u);
-  return from_bits(m > 0x7c00u ? canonical_nan_bits : value);
+  uint32_t const small = m < 0x0400u ? ~0u : 0u;
+  float const magnitude =
+      fma_rn(from_bits((m << 13) + 0x3c000000u + (small & 0x00800000u)), 1.0f, from_bits(small & 0xbc800000u));
+  return from_bits(m > 0x7c00u ? canonical_nan_bits : sign | bits(magnitude));
 #endif
 }
 
@@ -250,6 +252,44 @@ RATIFY_HD inline uint64_t multiply_high(uint64_t a, uint64_t b) {
   uint64_t const low = al * bl, m1 = ah * bl + (low >> 32), m2 = al * bh + (m1 & 0xffffffffu);
   return ah * bh + (m1 >> 32) + (m2 >> 32);
 #endif
+}
+
+/// 16 bytes as they lie in memory.
+struct vector16 {
+  uint32_t word[4];
+};
+
+/// Reads 16 bytes that nothing writes while the kernel runs; `p` is aligned to 16 bytes.
+RATIFY_HD inline vector16 load_16_bytes(void const* p) {
+  vector16 v;
+#if defined(__CUDA_ARCH__)
+  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+               : "l"(p));
+#else
+  std::memcpy(&v, p, sizeof v);
+#endif
+  return v;
+}
+
+/// Reads 1, 2 or 4 bytes, aligned to their number, that nothing writes while the kernel runs; the rest is zero.
+template <int Bytes>
+RATIFY_HD inline uint32_t load_bytes(void const* p) {
+  static_assert(Bytes == 1 || Bytes == 2 || Bytes == 4, "ratify: load_bytes reads 1, 2 or 4 bytes");
+  uint32_t v = 0;
+#if defined(__CUDA_ARCH__)
+  if constexpr (Bytes == 1)
+    asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(p));
+  else if constexpr (Bytes == 2) {
+    uint16_t half;
+    asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(half) : "l"(p));
+    v = half;
+  } else
+    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(p));
+#else
+  std::memcpy(&v, p, Bytes);
+#endif
+  return v;
 }
 
 // What follows exists on a card alone; the host block has its own meaning for each (detail/host_block.hpp).
