@@ -30,6 +30,12 @@ class cuda_executor;
 
 namespace detail {
 
+/// `offset` bytes into the workspace; nullptr when there is none yet (`can_launch`).
+template <class T>
+T* workspace_at(workspace const& w, size_t offset) {
+  return w.pointer == nullptr ? nullptr : reinterpret_cast<T*>(static_cast<unsigned char*>(w.pointer) + offset);
+}
+
 /// Blocks of a kernel that gives each element a thread.
 template <class Kernel>
 int elementwise_blocks(int64_t elements) {

@@ -81,7 +81,7 @@ namespace detail {
 template <class Policy>
 struct gating_support {
   static constexpr bool value = true RATIFY_GATING_RULES(RATIFY_RULE_TEST);
-  static constexpr char const* reason(gating_params<Policy> const& p) {
+  RATIFY_HD static constexpr char const* reason(gating_params<Policy> const& p) {
     RATIFY_GATING_LAUNCH_RULES(RATIFY_RULE_REASON)
     return nullptr;
   }
@@ -90,7 +90,7 @@ struct gating_support {
 template <class Policy>
 struct silu_and_mul_support {
   static constexpr bool value = true RATIFY_SILU_AND_MUL_RULES(RATIFY_RULE_TEST);
-  static constexpr char const* reason(silu_and_mul_params<Policy> const& p) {
+  RATIFY_HD static constexpr char const* reason(silu_and_mul_params<Policy> const& p) {
     RATIFY_SILU_AND_MUL_LAUNCH_RULES(RATIFY_RULE_REASON)
     return nullptr;
   }
@@ -99,7 +99,7 @@ struct silu_and_mul_support {
 template <class Policy>
 struct sigmoid_gate_support {
   static constexpr bool value = true RATIFY_SIGMOID_GATE_RULES(RATIFY_RULE_TEST);
-  static constexpr char const* reason(sigmoid_gate_params<Policy> const& p) {
+  RATIFY_HD static constexpr char const* reason(sigmoid_gate_params<Policy> const& p) {
     RATIFY_SIGMOID_GATE_LAUNCH_RULES(RATIFY_RULE_REASON)
     return nullptr;
   }

@@ -292,6 +292,65 @@ RATIFY_HD inline uint32_t load_bytes(void const* p) {
   return v;
 }
 
+/// 8 bytes that nothing writes while the kernel runs; `p` is aligned to 8 bytes.
+struct vector8 {
+  uint32_t word[2];
+};
+
+RATIFY_HD inline vector8 load_8_bytes(void const* p) {
+  vector8 v;
+#if defined(__CUDA_ARCH__)
+  asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v.word[0]), "=r"(v.word[1]) : "l"(p));
+#else
+  std::memcpy(&v, p, sizeof v);
+#endif
+  return v;
+}
+
+/// w[i] = FP16 nearest to (value of E2M1 code i) * scale, as FP32, for the 16 codes of two words, low nibble first.
+/// `scale` is a value that FP16 holds. On a card a product is one FP16 multiplication; on the host the 8 magnitudes are
+/// multiplied once and the codes look them up (a table indexed at run time would be local memory on a card).
+RATIFY_HD inline void scaled_e2m1_x16(vector8 const& codes, float scale, float (&w)[16]) {
+#if defined(__CUDA_ARCH__)
+  uint32_t const h = f16_bits_rn(scale), pair = h | h << 16;
+  RATIFY_UNROLL
+  for (int word = 0; word < 2; ++word) {
+    RATIFY_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      // The magnitude's three bits, put at bit 9 of an FP16, are its value times 2^-14, the subnormal 0.5 included.
+      uint32_t const t = codes.word[word] >> (4 * i);
+      uint32_t const small = (t & 0x00070007u) << 9 | (t & 0x00080008u) << 12;
+      asm("{ .reg .b32 v; .reg .b16 low, high; mul.rn.f16x2 v, %2, %3; mul.rn.f16x2 v, v, %4; mov.b32 {low, high}, v; "
+          "cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
+          : "=f"(w[8 * word + i]), "=f"(w[8 * word + i + 4])
+          : "r"(small), "r"(0x74007400u), "r"(pair));
+    }
+  }
+#else
+  // The products are exact in FP32. Between these bounds they are normal FP16 numbers, or zero, so that only 1.5 * scale
+  // needs rounding and the others are it, or the scale, times a power of two.
+  uint32_t const a = bits(scale) & 0x7fffffffu;
+  bool const plain = a - 0x39000000u < 0x46000000u - 0x39000000u;  // 2^-13 to 2^13
+  float table[16];
+  if (plain) {
+    constexpr float powers[8] = {0.0f, 0.5f, 1.0f, 1.0f, 2.0f, 2.0f, 4.0f, 4.0f};
+    uint32_t const u = bits(fma_rn(1.5f, scale, -0.0f));
+    float const half_more = from_bits((u + 0xfffu + ((u >> 13) & 1u)) & 0xffffe000u);
+    float const base[8] = {scale, scale, scale, half_more, scale, half_more, scale, half_more};
+    for (int c = 0; c < 8; ++c) table[c] = fma_rn(powers[c], base[c], -0.0f);
+    for (int c = 0; c < 8; ++c) table[c + 8] = fma_rn(-powers[c], base[c], -0.0f);
+  } else {
+    constexpr float magnitudes[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+    for (int c = 0; c < 8; ++c) {
+      table[c] = round_to_f16(mul_rn(magnitudes[c], scale));
+      table[c + 8] = negate(table[c]);
+    }
+  }
+  uint64_t const all = codes.word[0] | static_cast<uint64_t>(codes.word[1]) << 32;
+  for (int i = 0; i < 16; ++i) w[i] = table[all >> (4 * i) & 15u];
+#endif
+}
+
 // What follows exists on a card alone; the host block has its own meaning for each (detail/host_block.hpp).
 #if defined(__CUDACC__)
 __device__ inline uint32_t shuffle_bits(uint32_t mask, uint32_t value, int source_lane) {

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Attention of the rows of a round over a paged KV cache.
+#pragma once
+
+#include <ratify/detail/attention_kernels.cuh>
+#include <ratify/detail/launch.cuh>
+
+RATIFY_BEGIN_NAMESPACE
+
+/// Whether `attention<Policy>` is built at all.
+template <class Policy>
+inline constexpr bool is_supported_attention = detail::attention_support<Policy>::value;
+
+#if !defined(__CUDACC_RTC__)
+
+/// Verify attention: out = v_scale * sum softmax(score) v, score = softmax_scale * k_scale * dot(q, k).
+///
+/// Row i of a request's n sits at position p = context_len - n + i and sees tokens 0 <= t <= p, with a window t > p -
+/// window; with `causal` false it sees every t < context_len, with a window |p - t| < window. Query head h uses KV head
+/// h / (q_heads / kv_heads). A row that sees no token gives zeros and lse = -inf. A NaN or infinite score makes that
+/// row NaN and no other. Bytes of tokens that a row does not see never reach its result.
+///
+/// Ordered: bits depend on `partition_width` alone; not on unroll, decoder, page size, strides, batch or executor.
+/// Orders and error bound: docs/arithmetic.md.
+///
+/// @tparam Policy derives from `attention_policy`
+/// Parameters: `attention_params`. Preconditions that only the device could see: block_table entries of visible tokens
+/// are pages; a request whose lengths contradict the capacities gives zero rows.
+/// Reads K and V of the visible tokens once for each tile of up to 8 query entries of a KV head, and writes and reads
+/// one partial of head_dim + 2 floats for each (partition, row, query head). Workspace: those partials, from the
+/// capacities. Contents need no initialisation.
+/// @return of `launch`: ok, unsupported, workspace_too_small, no_device, launch_failed
+template <class Policy>
+struct attention : detail::operation<attention<Policy>, attention_params<Policy>> {
+  RATIFY_ATTENTION_RULES(RATIFY_RULE_ASSERT)
+  using params = attention_params<Policy>;
+
+  static char const* reason(params const& p) { return detail::attention_support<Policy>::reason(p); }
+
+  static size_t scratch_bytes(params const& p) {
+    return static_cast<size_t>(traits::partial_rows(p)) * static_cast<size_t>(p.q_heads) * (traits::head_dim + 2) *
+           sizeof(float);
+  }
+
+  template <class Executor, class Visitor>
+  static status stages(params const& p, workspace w, Executor const& on, Visitor&& visit) {
+    using partial_kernel = detail::attention_partial_kernel<Policy>;
+    using combine_kernel = detail::attention_combine_kernel<Policy>;
+    if (p.rows == 0) return {};
+    int64_t const pairs = traits::partial_rows(p) * p.q_heads;
+    size_t const column = static_cast<size_t>(pairs) * sizeof(float);
+    detail::attention_kernel_params<Policy> const all{
+        p,
+        {detail::workspace_at<float>(w, 0), detail::workspace_at<float>(w, column * traits::head_dim),
+         detail::workspace_at<float>(w, column * (traits::head_dim + 1))}};
+    // No more blocks than there are tiles at capacity.
+    int64_t const most = detail::max_of<int64_t>(1, pairs);
+    int const blocks = static_cast<int>(detail::min_of<int64_t>(on.template concurrent_blocks<partial_kernel>(), most));
+    if (auto const s = visit(stage<partial_kernel>{{blocks}, all}); !s) return s;
+    return visit(stage<combine_kernel>{{p.rows, p.q_heads}, all});
+  }
+ private:
+  using traits = detail::attention_traits<Policy>;
+};
+
+#endif
+
+RATIFY_END_NAMESPACE
