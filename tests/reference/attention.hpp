@@ -156,11 +156,10 @@ attention_result attention(attention_case<Q, Kv> const& c, int width) {
           score_error = std::max(score_error, (d + 2) * u * size * std::fabs(scale));
         }
         if (tokens.empty()) continue;
-        double total = 0, spread = 0;
+        double total = 0;
         std::vector<double> out(d, 0.0), size(d, 0.0);
         for (size_t i = 0; i < tokens.size(); ++i) {
           double const w = std::exp(score[i] - top);
-          spread = std::max(spread, w * (top - score[i]));
           total += w;
           for (int j = 0; j < d; ++j) {
             double const v = ratify::to_float(c.v[c.kv_at(request, tokens[i], kv_head) + j]);
@@ -169,8 +168,8 @@ attention_result attention(attention_case<Q, Kv> const& c, int width) {
           }
         }
         double const partitions = std::ceil(double(context) / width), chain = std::min(width, context);
-        // Relative error of one weight: its score's error and the maximum's (they enter as a difference), the rounding
-        // of the two differences (at most the spread of the scores that matter, 104), exp twice.
+        // Relative error of one weight: its score's (doubled, as the maximum's own enters the lse), two rounded
+        // differences of at most 104 where the weight is not 0, two exponentials of 2 ulp.
         double const weight = 2 * score_error + 2 * 104 * u + 2 * 4 * u;
         double const sum = weight + (chain / 16 + 4 + partitions + 1) * u;
         double const pv = weight + (chain + partitions + 1) * u;
