@@ -73,18 +73,12 @@ class cuda_executor {
   template <class Kernel, class Architectures = detail::compiled_architectures>
   status run(stage<Kernel> const& s) const {
     if (error_ != cudaSuccess) return no_device();
-    constexpr size_t shared = detail::shared_bytes_v<Kernel>;
-    if (shared > 48 * 1024) {  // what a block gets without asking
-      auto const opt_in = own_error([&] {
-        return cudaFuncSetAttribute(address<Kernel, Architectures>(), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(shared));
-      });
-      if (opt_in != cudaSuccess) return {status_code::launch_failed, cudaGetErrorString(opt_in)};
-    }
+    if (auto const e = allow_shared<Kernel, Architectures>(); e != cudaSuccess)
+      return {status_code::launch_failed, cudaGetErrorString(e)};
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(s.grid.x, s.grid.y, s.grid.z);
     config.blockDim = dim3(Kernel::block_threads);
-    config.dynamicSmemBytes = shared;
+    config.dynamicSmemBytes = detail::shared_bytes_v<Kernel>;
     config.stream = stream_;
     auto const e =
         own_error([&] { return cudaLaunchKernelEx(&config, detail::entry<Kernel, Architectures>, s.params); });
@@ -92,16 +86,31 @@ class cuda_executor {
     return {};
   }
 
-  /// Blocks worth having in a persistent grid, the same for every launch on this card.
-  template <class Kernel>
+  /// Blocks worth having in a persistent grid: as many as the card holds at once, the same for every launch.
+  template <class Kernel, class Architectures = detail::compiled_architectures>
   int concurrent_blocks() const {
-    constexpr int per_multiprocessor = detail::min_of(detail::max_of(1024 / Kernel::block_threads, 1), 16);
-    return detail::max_of(multiprocessors_, 1) * per_multiprocessor;
+    int per_multiprocessor = 0;
+    (void)own_error([&] {
+      (void)allow_shared<Kernel, Architectures>();
+      return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, detail::entry<Kernel, Architectures>,
+                                                           Kernel::block_threads, detail::shared_bytes_v<Kernel>);
+    });
+    return detail::max_of(multiprocessors_ * per_multiprocessor, 1);
   }
  private:
   template <class Kernel, class Architectures>
   static void const* address() {
     return reinterpret_cast<void const*>(&detail::entry<Kernel, Architectures>);
+  }
+  /// Shared storage beyond the 48 KB that a block gets without asking.
+  template <class Kernel, class Architectures>
+  static cudaError_t allow_shared() {
+    constexpr size_t shared = detail::shared_bytes_v<Kernel>;
+    if (shared <= 48 * 1024) return cudaSuccess;
+    return own_error([] {
+      return cudaFuncSetAttribute(address<Kernel, Architectures>(), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(shared));
+    });
   }
   static status no_device() { return {status_code::no_device, "ratify: no CUDA device or no driver"}; }
 
