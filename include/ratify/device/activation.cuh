@@ -21,14 +21,13 @@ struct gates {
 RATIFY_HD inline float decay_log(float a_log, float x) {
   using namespace detail;
   float const rate = exp_ordered(a_log), soft = softplus_ordered(x);
-  if (!less(x, -17.0f) || (bits(rate) == 0x7f800000u && !less(soft, 0x1p-126f))) {
-    if (bits(soft) << 1 == 0) return from_bits(0x80000000u);
+  if (!less(x, -17.0f) || (bits(rate) == 0x7f800000u && !less(soft, 0x1p-126f)))
     return canonical(negate(mul_rn(rate, soft)));
-  }
   float const sum = add_rn(a_log, x), shifted = sub_rn(sum, a_log);
   float const lost = add_rn(sub_rn(a_log, sub_rn(sum, shifted)), sub_rn(x, shifted));
   float const e = exp_ordered(sum);
-  return canonical(negate(is_finite(lost) ? fma_rn(e, lost, e) : e));
+  // An infinite e keeps its sign: e * lost could be the opposite infinity.
+  return canonical(negate(is_finite(e) && is_finite(lost) ? fma_rn(e, lost, e) : e));
 }
 
 /// g = -exp(a_log) * softplus(a + dt_bias), beta = sigmoid(b).
