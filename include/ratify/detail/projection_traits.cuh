@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Parameters, support rules and derived sizes of the NVFP4 projection.
+#pragma once
+
+#include <ratify/nvfp4.hpp>
+#include <ratify/projection_policy.hpp>
+#include <ratify/status.hpp>
+#include <ratify/views.hpp>
+
+#define RATIFY_PROJECTION_RULES(RULE)                                                                              \
+  RULE(policy, (RATIFY_STD::is_base_of_v<projection_policy, Policy>),                                              \
+       "ratify::projection: the policy must derive from ratify::projection_policy")                                \
+  RULE(input_format, (detail::is_one_of_v<typename Policy::input_format, float, f16, bf16>),                       \
+       "ratify::projection: input_format must be float, f16 or bf16")                                              \
+  RULE(output_format, (detail::is_one_of_v<typename Policy::output_format, float, f16, bf16>),                     \
+       "ratify::projection: output_format must be float, f16 or bf16")                                             \
+  RULE(split_k, (Policy::split_k >= 1 && Policy::split_k <= 32), "ratify::projection: split_k must be 1 to 32")    \
+  RULE(effective_scale,                                                                                            \
+       (RATIFY_STD::is_same_v<RATIFY_STD::remove_const_t<decltype(Policy::effective_scale)>, projection_scale> &&  \
+        (Policy::effective_scale == projection_scale::fp16 || Policy::effective_scale == projection_scale::fp32)), \
+       "ratify::projection: effective_scale must be projection_scale::fp16 or projection_scale::fp32")             \
+  RULE(column_warps,                                                                                               \
+       (Policy::column_warps >= 0 && Policy::column_warps <= 8 && Policy::column_warps * Policy::split_k <= 32),   \
+       "ratify::projection: column_warps must be 0 (chosen) to 8, and column_warps * split_k at most 32 warps")
+#define RATIFY_PROJECTION_LAUNCH_RULES(RULE)                                                                        \
+  RULE(rows, (p.rows >= 0), "ratify::projection: rows must not be negative")                                        \
+  RULE(n, (p.n > 0), "ratify::projection: n must be at least 1 column")                                             \
+  RULE(k, (p.k > 0 && p.k % nvfp4_group == 0),                                                                      \
+       "ratify::projection: k must be a positive multiple of 16, the columns of one scale; pad with zero weights")  \
+  RULE(segments, (p.segments >= 1), "ratify::projection: segments must be at least 1")                              \
+  RULE(segment_end, (p.segments == 1 || p.segment_end != nullptr),                                                  \
+       "ratify::projection: segment_end must point to the last column + 1 of each segment when segments is over 1") \
+  RULE(w_packed, (detail::aligned_to(p.w_packed, 8)), "ratify::projection: w_packed must be aligned to 8 bytes")
+
+RATIFY_BEGIN_NAMESPACE
+
+/// One launch of `projection`. Every pointer is the caller's.
+template <class Policy>
+struct projection_params {
+  rows_view<typename Policy::input_format const> x;  ///< [rows, k]
+  uint8_t const* w_packed = nullptr;                 ///< [n, k / 2] dense; the low nibble is the even column
+  e4m3 const* w_scale = nullptr;                     ///< [n, k / 16] dense
+  float const* w_global = nullptr;                   ///< [segments]
+  int32_t const* segment_end = nullptr;  ///< [segments], ascending, the last is n; read on the device. May be null
+                                         ///< when segments is 1
+  int segments = 1;
+  float const* bias = nullptr;                  ///< [n] or null
+  rows_view<typename Policy::output_format> y;  ///< [rows, n]
+  int rows = 0;
+  int n = 0;
+  int k = 0;
+};
+
+namespace detail {
+
+template <class T>
+RATIFY_HD bool aligned_to(T const* p, size_t bytes) {
+  return reinterpret_cast<RATIFY_STD::uintptr_t>(p) % bytes == 0;
+}
+
+template <class Policy>
+struct projection_support {
+  static constexpr bool value = true RATIFY_PROJECTION_RULES(RATIFY_RULE_TEST);
+  RATIFY_HD static char const* reason(projection_params<Policy> const& p) {
+    RATIFY_PROJECTION_LAUNCH_RULES(RATIFY_RULE_REASON)
+    return nullptr;
+  }
+};
+
+/// Columns that are given to splits as a whole.
+inline constexpr int projection_block = 64;
+
+/// Sizes of the kernel for `Rows` rows at a time.
+template <class Policy, int Rows>
+struct projection_traits {
+  static constexpr int splits = Policy::split_k;
+  static constexpr int column_warps = Policy::column_warps > 0 ? Policy::column_warps : splits > 4 ? 1 : 4 / splits;
+  static constexpr int columns = 32 * column_warps;
+  static constexpr int block_threads = columns * splits;
+
+  // Activations are staged so many columns of K at a time: as many as 32 KiB hold, 32 at least.
+  static constexpr int staged(int k) {
+    return k > 32 && splits * Rows * k * static_cast<int>(sizeof(float)) > 32768 ? staged(k / 2) : k;
+  }
+  static constexpr int stage_k = staged(512);
+  static constexpr int storage_floats =
+      splits * Rows * (splits > 1 ? max_of(stage_k, columns) : stage_k);  // x, later the splits' sums
+};
+
+}  // namespace detail
+RATIFY_END_NAMESPACE
