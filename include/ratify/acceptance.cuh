@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+/// From the target's logits and the drafts to the emitted tokens. Decisions are exact integers: the same on every
+/// executor, for any batch. docs/arithmetic.md states the formulas.
+#pragma once
+
+#include <ratify/detail/acceptance_kernels.cuh>
+#include <ratify/detail/launch.cuh>
+
+RATIFY_BEGIN_NAMESPACE
+
+template <class Policy>
+inline constexpr bool is_supported_acceptance = detail::acceptance_support<Policy>::value;
+
+#if !defined(__CUDACC_RTC__)
+
+/// Accepts drafts against the target's distribution and emits tokens.
+///
+/// Rule coupled: the target's own token of each row is drawn with random bits that depend on seed and position alone
+/// (Philox4x32-10); a draft is accepted if it equals that token, the first that differs is replaced by it, and after
+/// the last draft the last row's own token follows. The text is the same, token by token, with or without drafts.
+///
+/// A token is drawn from softmax(logits / temperature), cut to the top_k first entries in the order (stored logit
+/// descending, id ascending), then to the shortest prefix that holds top_p of what is left. A row with a NaN, or with
+/// nothing above -inf, is bad; +inf wins, of several the lowest id. All rows are judged, reached or not.
+/// Emission ends after an end token, at the limit, or before a bad row.
+///
+/// @tparam Policy derives from `acceptance_policy`
+/// Parameters: `acceptance_params`; outputs must not overlap inputs. A request without rows, or whose query_start is
+/// out of range, is left untouched (rows of the latter get row_status 0). A temperature that is NaN, infinite or
+/// negative, a top_p outside 0..1, or a top_k below -1, which only the device can see, makes all rows of its request
+/// bad: nothing is emitted and finish is 3 (2 where the limit allows no token anyway). Reads the logits once (greedy),
+/// twice (small top_k), or 4 to 13 times (what reading does after the first time comes from cache). Workspace: 4 bytes
+/// a row, may hold anything. Status: `unsupported` with the rule's text.
+template <class Policy>
+struct acceptance : detail::operation<acceptance<Policy>, acceptance_params<Policy>> {
+  RATIFY_ACCEPTANCE_RULES(RATIFY_RULE_ASSERT)
+  static char const* reason(acceptance_params<Policy> const& p) {
+    return detail::acceptance_support<Policy>::reason(p);
+  }
+  static size_t scratch_bytes(acceptance_params<Policy> const& p) {
+    return static_cast<size_t>(p.rows) * sizeof(int32_t);
+  }
+  template <class Executor, class Visitor>
+  static status stages(acceptance_params<Policy> const& p, workspace w, Executor const&, Visitor&& visit) {
+    if (p.rows == 0 || p.requests == 0) return {};
+    detail::acceptance_kernel_params<Policy> const all{p, static_cast<int32_t*>(w.pointer)};
+    status s = p.vocab <= one_warp_vocab ? visit(stage<detail::acceptance_row_kernel<Policy, 32>>{{p.rows}, all})
+                                         : visit(stage<detail::acceptance_row_kernel<Policy, 512>>{{p.rows}, all});
+    using kernel = detail::acceptance_kernel<Policy>;
+    if (s) s = visit(stage<kernel>{{detail::elementwise_blocks<kernel>(p.requests)}, all});
+    return s;
+  }
+ private:
+  /// Up to here a warp reads the row in little time, and meeting it costs least.
+  static constexpr int one_warp_vocab = 2048;
+};
+
+#endif
+
+RATIFY_END_NAMESPACE

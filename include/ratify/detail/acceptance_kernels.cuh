@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A block a row draws the row's token; then a thread a request accepts.
+#pragma once
+
+#include <ratify/detail/acceptance_traits.cuh>
+#include <ratify/device/acceptance.cuh>
+
+RATIFY_BEGIN_NAMESPACE
+namespace detail {
+
+/// A request's rows in a launch.
+struct request_rows {
+  int begin, count;  ///< count 0: not in this round, or its bounds are out of range
+};
+
+RATIFY_HD inline request_rows rows_of_request(int32_t const* query_start, int request, int rows, int64_t most) {
+  int64_t const begin = query_start[request], end = query_start[request + 1];
+  if (begin < 0 || end < begin || end > rows || end - begin > most) return {0, 0};
+  return {static_cast<int>(begin), static_cast<int>(end - begin)};
+}
+
+/// `Threads` is no arithmetic: any number gives the same tokens.
+template <class Policy, int Threads>
+struct acceptance_row_kernel {
+  using params = acceptance_kernel_params<Policy>;
+  static constexpr char const* name = "acceptance_row_kernel";
+  static constexpr int block_threads = Threads;
+  template <class Block>
+  using shared_storage = device::draw_storage<Block>;
+
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const& all, shared_storage<Block>& storage) {
+    acceptance_params<Policy> const& p = all.p;
+    int const row = block.block_x();
+    int request = 0;  // the last that begins at this row or before
+    for (int above = p.requests; above - request > 1;) {
+      int const middle = request + (above - request) / 2;
+      if (p.query_start[middle] <= row)
+        request = middle;
+      else
+        above = middle;
+    }
+    request_rows const own = rows_of_request(p.query_start, request, p.rows, int64_t{p.max_drafts} + 1);
+    device::drawn out{-1, false};
+    if (row >= own.begin && row < own.begin + own.count) {
+      device::sampling const how{p.temperature[request], p.top_p[request], p.top_k[request]};
+      uint64_t const position = static_cast<uint64_t>(p.position[request]) + static_cast<uint64_t>(row - own.begin);
+      if (device::is_valid(how))
+        out = device::draw_token(
+            block, p.logits.row(row), p.vocab, how,
+            random_bits(static_cast<uint64_t>(p.seed[request]), position, random_purpose::coupled_draw), storage);
+      else
+        out.bad = true;
+    }
+    if (block.thread() != 0) return;
+    all.row_token[row] = out.token;
+    p.row_status[row] = out.bad ? 1 : 0;
+  }
+};
+
+template <class Policy>
+struct acceptance_kernel {
+  using params = acceptance_kernel_params<Policy>;
+  static constexpr char const* name = "acceptance_kernel";
+  static constexpr int block_threads = 32;
+  template <class Block>
+  struct shared_storage {};
+
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const& all, shared_storage<Block>&) {
+    acceptance_params<Policy> const& p = all.p;
+    int64_t const request = int64_t{block.block_x()} * block_threads + block.thread();
+    if (request >= p.requests) return;
+    request_rows const own =
+        rows_of_request(p.query_start, static_cast<int>(request), p.rows, int64_t{p.max_drafts} + 1);
+    if (own.count == 0) return;
+    int64_t const capacity = int64_t{p.max_drafts} + 1;
+    device::outcome const out =
+        device::accept_coupled(all.row_token + own.begin, p.row_status + own.begin,
+                               own.count > 1 ? p.draft.row(request) : nullptr, own.count - 1, p.end_tokens, p.end_count,
+                               p.limit[request], p.tokens + request * capacity, static_cast<int>(capacity));
+    p.emitted[request] = out.emitted;
+    p.accepted[request] = out.accepted;
+    p.finish[request] = static_cast<int32_t>(out.finish);
+  }
+};
+
+}  // namespace detail
+RATIFY_END_NAMESPACE

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Parameters and support rules of acceptance.
+#pragma once
+
+#include <ratify/acceptance_policy.hpp>
+#include <ratify/status.hpp>
+#include <ratify/views.hpp>
+
+#define RATIFY_ACCEPTANCE_RULES(RULE)                                                                            \
+  RULE(policy, (RATIFY_STD::is_base_of_v<acceptance_policy, Policy>),                                            \
+       "ratify::acceptance: the policy must derive from ratify::acceptance_policy")                              \
+  RULE(logit_format, (detail::is_one_of_v<typename Policy::logit_format, float, f16, bf16>),                     \
+       "ratify::acceptance: logit_format must be float, f16 or bf16")                                            \
+  RULE(rule_type, (RATIFY_STD::is_same_v<RATIFY_STD::remove_cv_t<decltype(Policy::rule)>, acceptance_rule>),     \
+       "ratify::acceptance: rule must be a ratify::acceptance_rule")                                             \
+  RULE(rule, (static_cast<acceptance_rule>(Policy::rule) == acceptance_rule::coupled),                           \
+       "ratify::acceptance: rule must be acceptance_rule::coupled; rejection is not built (for drafts that the " \
+       "drafter chose, without drawing, coupled accepts with the same probability)")
+#define RATIFY_ACCEPTANCE_LAUNCH_RULES(RULE)                                                     \
+  RULE(rows, (p.rows >= 0), "ratify::acceptance: rows must not be negative")                     \
+  RULE(requests, (p.requests >= 0), "ratify::acceptance: requests must not be negative")         \
+  RULE(vocab, (p.vocab >= 1 && p.vocab <= detail::acceptance_most_words),                        \
+       "ratify::acceptance: vocab must be 1 to 4194304, so that sums of masses stay below 2^63") \
+  RULE(max_drafts, (p.max_drafts >= 0), "ratify::acceptance: max_drafts must not be negative")   \
+  RULE(end_count, (p.end_count >= 0), "ratify::acceptance: end_count must not be negative")
+
+RATIFY_BEGIN_NAMESPACE
+
+namespace detail {
+/// Bits of a token id, and the largest vocabulary.
+inline constexpr int acceptance_id_bits = 22;
+inline constexpr int acceptance_most_words = 1 << acceptance_id_bits;
+}  // namespace detail
+
+/// One launch of `acceptance`. Every pointer is the caller's and is read or written on the device.
+template <class Policy>
+struct acceptance_params {
+  using logit_format = typename Policy::logit_format;
+  rows_view<logit_format const> logits;  ///< [rows, vocab]; row t of a request is p for its draft t, the last for the
+                                         ///< token after all drafts
+  int32_t const* query_start = nullptr;  ///< [requests + 1]: first row of each request; n + 1 rows for n drafts
+  rows_view<int32_t const> draft;        ///< [requests, max_drafts]; places past n are not read
+  float const* temperature = nullptr;    ///< [requests], below 1e-5 greedy
+  float const* top_p = nullptr;          ///< [requests], 0 to 1; 1 is off
+  int32_t const* top_k = nullptr;        ///< [requests]; 0, -1 or >= vocab is off
+  int64_t const* seed = nullptr;         ///< [requests]
+  int64_t const* position = nullptr;     ///< [requests]: position of the token that row 0 gives, in the sequence
+  int32_t const* end_tokens = nullptr;   ///< [end_count], may be nullptr if there are none
+  int end_count = 0;
+  int32_t const* limit = nullptr;  ///< [requests]: most tokens to emit
+  int32_t* tokens = nullptr;       ///< [requests, max_drafts + 1], -1 after the emitted run
+  int32_t* emitted = nullptr;      ///< [requests]
+  int32_t* accepted = nullptr;     ///< [requests]: emitted tokens that were drafts
+  int32_t* finish = nullptr;       ///< [requests]: an `acceptance_finish`
+  int32_t* row_status = nullptr;   ///< [rows]: 0, or 1 for a bad row
+  int rows = 0;
+  int requests = 0;
+  int vocab = 0;
+  int max_drafts = 0;
+};
+
+namespace detail {
+
+/// What both kernels get.
+template <class Policy>
+struct acceptance_kernel_params {
+  acceptance_params<Policy> p;
+  int32_t* row_token;  ///< [rows] of scratch: the target's own token of each row, -1 for a bad one
+};
+
+template <class Policy>
+struct acceptance_support {
+  static constexpr bool value = true RATIFY_ACCEPTANCE_RULES(RATIFY_RULE_TEST);
+  RATIFY_HD static constexpr char const* reason(acceptance_params<Policy> const& p) {
+    RATIFY_ACCEPTANCE_LAUNCH_RULES(RATIFY_RULE_REASON)
+    return nullptr;
+  }
+};
+
+}  // namespace detail
+
+RATIFY_END_NAMESPACE

@@ -1,0 +1,760 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ratify/acceptance.cuh>
+
+#include "reference/acceptance.hpp"
+#include "support/compare.hpp"
+#include "support/executors.hpp"
+#include "support/random.hpp"
+
+#include <doctest/doctest.h>
+
+namespace {
+
+using namespace ratify_test;
+
+struct policy_f16 : ratify::acceptance_policy {
+  using logit_format = ratify::f16;
+};
+struct policy_bf16 : ratify::acceptance_policy {
+  using logit_format = ratify::bf16;
+};
+
+/// Requests of one launch.
+struct batch {
+  int vocab = 1;
+  int max_drafts = 0;
+  std::vector<int32_t> end_tokens;
+  std::vector<reference::request> requests;
+};
+
+/// What a launch wrote, request by request; `untouched` where nothing was written.
+struct outputs {
+  std::vector<int32_t> tokens, emitted, accepted, finish, row_status;
+};
+
+constexpr int32_t untouched = -1;  // 0xFF bytes
+
+outputs twin(batch const& b) {
+  outputs out;
+  for (auto const& r : b.requests) {
+    if (r.rows.empty()) {
+      out.tokens.insert(out.tokens.end(), size_t(b.max_drafts + 1), untouched);
+      for (auto* v : {&out.emitted, &out.accepted, &out.finish}) v->push_back(untouched);
+      continue;
+    }
+    auto const one = reference::coupled(r, b.end_tokens, size_t(b.max_drafts));
+    out.tokens.insert(out.tokens.end(), one.tokens.begin(), one.tokens.end());
+    out.emitted.push_back(one.emitted);
+    out.accepted.push_back(one.accepted);
+    out.finish.push_back(one.finish);
+    out.row_status.insert(out.row_status.end(), one.row_status.begin(), one.row_status.end());
+  }
+  return out;
+}
+
+/// A batch in an executor's memory. Rows are padded by NaN, and so are places of `draft` past n by a valid token.
+template <class Policy, class Executor>
+struct launched {
+  using format = typename Policy::logit_format;
+  template <class T>
+  using memory = buffer<T, Executor>;
+
+  launched(Executor& executor, batch const& b, std::vector<int32_t> const* other_query_start = nullptr)
+      : on(executor),
+        rows(count_rows(b)),
+        logits(on, stored_logits(b)),
+        query_start(on, other_query_start != nullptr ? *other_query_start : starts(b)),
+        draft(on, drafts(b)),
+        end_tokens(on, b.end_tokens),
+        temperature(on, each<float>(b, [](auto const& r) { return r.temperature; })),
+        top_p(on, each<float>(b, [](auto const& r) { return r.top_p; })),
+        top_k(on, each<int32_t>(b, [](auto const& r) { return r.top_k; })),
+        limit(on, each<int32_t>(b, [](auto const& r) { return r.limit; })),
+        seed(on, each<int64_t>(b, [](auto const& r) { return r.seed; })),
+        position(on, each<int64_t>(b, [](auto const& r) { return r.position; })),
+        tokens(on, b.requests.size() * size_t(b.max_drafts + 1)),
+        emitted(on, b.requests.size()),
+        accepted(on, b.requests.size()),
+        finish(on, b.requests.size()),
+        row_status(on, rows) {
+    p.logits = {logits.data(), b.vocab + 3};
+    p.query_start = query_start.data();
+    p.draft = {draft.data(), b.max_drafts + 1};
+    p.temperature = temperature.data();
+    p.top_p = top_p.data();
+    p.top_k = top_k.data();
+    p.seed = seed.data();
+    p.position = position.data();
+    p.end_tokens = end_tokens.data();
+    p.end_count = static_cast<int>(b.end_tokens.size());
+    p.limit = limit.data();
+    p.tokens = tokens.data();
+    p.emitted = emitted.data();
+    p.accepted = accepted.data();
+    p.finish = finish.data();
+    p.row_status = row_status.data();
+    p.rows = static_cast<int>(rows);
+    p.requests = static_cast<int>(b.requests.size());
+    p.vocab = b.vocab;
+    p.max_drafts = b.max_drafts;
+  }
+
+  outputs run() {
+    auto const s = launch<ratify::acceptance<Policy>>(p, on);
+    REQUIRE_MESSAGE(s, s.reason());
+    return {tokens.read(), emitted.read(), accepted.read(), finish.read(), row_status.read()};
+  }
+
+  /// Tokens of the rows, drawn by blocks of another size.
+  template <int Threads>
+  std::vector<int32_t> row_tokens() {
+    using kernel = ratify::detail::acceptance_row_kernel<Policy, Threads>;
+    memory<int32_t> out(on, rows);
+    auto const s = on.run(ratify::stage<kernel>{{p.rows}, {p, out.data()}});
+    REQUIRE_MESSAGE(s, s.reason());
+    return out.read();
+  }
+
+  Executor& on;
+  size_t rows;
+  memory<format> logits;
+  memory<int32_t> query_start, draft, end_tokens;
+  memory<float> temperature, top_p;
+  memory<int32_t> top_k, limit;
+  memory<int64_t> seed, position;
+  memory<int32_t> tokens, emitted, accepted, finish, row_status;
+  typename ratify::acceptance<Policy>::params p;
+ private:
+  static size_t count_rows(batch const& b) {
+    size_t n = 0;
+    for (auto const& r : b.requests) n += r.rows.size();
+    return n;
+  }
+  static std::vector<format> stored_logits(batch const& b) {
+    std::vector<format> v;
+    v.reserve(count_rows(b) * size_t(b.vocab + 3));
+    for (auto const& r : b.requests)
+      for (auto const& row : r.rows) {
+        for (float x : row) v.push_back(ratify::convert<format>(x));
+        v.insert(v.end(), 3, ratify::convert<format>(NAN));
+      }
+    return v;
+  }
+  static std::vector<int32_t> starts(batch const& b) {
+    std::vector<int32_t> v{0};
+    for (auto const& r : b.requests) v.push_back(v.back() + static_cast<int32_t>(r.rows.size()));
+    return v;
+  }
+  static std::vector<int32_t> drafts(batch const& b) {
+    std::vector<int32_t> v;
+    for (auto const& r : b.requests) {
+      v.insert(v.end(), r.draft.begin(), r.draft.end());
+      v.resize(v.size() + size_t(b.max_drafts + 1) - r.draft.size(), 0);
+    }
+    return v;
+  }
+  template <class T, class F>
+  static std::vector<T> each(batch const& b, F f) {
+    std::vector<T> v;
+    for (auto const& r : b.requests) v.push_back(f(r));
+    return v;
+  }
+};
+
+template <class Policy = ratify::acceptance_policy, class Executor>
+outputs run(Executor& on, batch const& b) {
+  return launched<Policy, Executor>(on, b).run();
+}
+
+void check_equal(outputs const& got, outputs const& expected) {
+  CHECK(bit_difference(got.tokens, expected.tokens) == "");
+  CHECK(bit_difference(got.emitted, expected.emitted) == "");
+  CHECK(bit_difference(got.accepted, expected.accepted) == "");
+  CHECK(bit_difference(got.finish, expected.finish) == "");
+  CHECK(bit_difference(got.row_status, expected.row_status) == "");
+}
+
+/// A row as a model or an adversary might give it, rounded to the storage format.
+template <class Format>
+std::vector<float> random_row(random_source& random, int vocab) {
+  int const kind = random.integer(0, 9);
+  float const width = random.one_of({0.5f, 3.0f, 12.0f}), shift = random.uniform(-20.0f, 20.0f);
+  std::vector<float> x(static_cast<size_t>(vocab));
+  for (auto& v : x) {
+    v = random.normal(width) + shift;
+    if (kind == 1) v = std::round(v);                             // many ties
+    if (kind == 2) v = random.one_of({0.0f, -0.0f});              // one tie over the whole row, and signs
+    if (kind == 3 && random.integer(0, 2) == 0) v = -INFINITY;    // masked entries
+    if (kind == 4) v = random.uniform(-3e38f, 3e38f);             // differences that overflow
+    if (kind == 5) v = random.one_of({1e-42f, -1e-42f, 3e-40f});  // subnormals
+    if (kind == 6) v = 7.0f + random.uniform(0.0f, 1e-3f);        // nearly flat: equal leading digits
+    v = ratify::to_float(ratify::convert<Format>(v));
+  }
+  if (kind == 7) x[size_t(random.integer(0, vocab - 1))] = random.one_of({NAN, INFINITY});
+  if (kind == 8) std::sort(x.begin(), x.end());  // the maxima of threads that take every n-th entry lie close together
+  return x;
+}
+
+template <class Format>
+reference::request random_request(random_source& random, int vocab, int max_drafts) {
+  reference::request r;
+  r.temperature = random.one_of({0.0f, 9e-6f, 1e-5f, 0.3f, 0.7f, 1.0f, 1.0f, 4.0f, 100.0f});
+  r.top_p = random.one_of({0.0f, 1e-30f, 0.1f, 0.5f, 0.9f, 0.95f, 0.999f, 1.0f, 1.0f});
+  r.top_k = random.one_of({0, -1, 1, 2, 5, 20, 20, 31, 33, 60, 300, 513, 600, vocab - 1, vocab, vocab + 9});
+  if (r.top_k < -1) r.top_k = 0;
+  r.seed = static_cast<int64_t>(random.word());
+  r.position = random.one_of<int64_t>({0, 7, 262143, 0xffffffff, int64_t{1} << 40});
+  r.limit = random.integer(0, 5) == 0 ? random.integer(0, max_drafts + 1) : 1 << 20;
+  int const rows = random.integer(0, 9) == 0 ? 0 : random.integer(1, max_drafts + 1);
+  for (int t = 0; t < rows; ++t) r.rows.push_back(random_row<Format>(random, vocab));
+  for (int t = 0; t + 1 < rows; ++t) {
+    auto const own = reference::draw(r.rows[size_t(t)], r.temperature, r.top_p, r.top_k,
+                                     reference::random_word(r.seed, r.position + t, 0));
+    r.draft.push_back(random.integer(0, 4) > 0 ? own.token : random.integer(-2, vocab + 1));
+  }
+  return r;
+}
+
+/// A row whose own token at temperature 0 is `token`.
+std::vector<float> peak(int vocab, int token) {
+  std::vector<float> x(static_cast<size_t>(vocab), -1.0f);
+  x[size_t(token)] = 5.0f;
+  return x;
+}
+
+/// A greedy request whose rows give `own`.
+reference::request greedy(int vocab, std::vector<int> const& own, std::vector<int32_t> const& draft) {
+  reference::request r;
+  r.temperature = 0.0f;
+  for (int token : own) r.rows.push_back(peak(vocab, token));
+  r.draft = draft;
+  return r;
+}
+
+/// Upper quantile of chi-square at 1e-6 (Wilson and Hilferty).
+double chi_square_limit(int degrees) {
+  double const a = 2.0 / (9.0 * degrees), c = 1.0 - a + 4.7534 * std::sqrt(a);
+  return degrees * c * c * c;
+}
+
+/// Chi-square of counts against probabilities, less its limit: positive rejects. Where p is 0, one count rejects.
+double excess(std::vector<int> const& counts, std::vector<double> const& p) {
+  double n = 0.0, sum = 0.0;
+  int degrees = -1;
+  for (int c : counts) n += c;
+  for (size_t i = 0; i < p.size(); ++i) {
+    if (p[i] == 0.0 && counts[i] > 0) return INFINITY;
+    if (p[i] == 0.0) continue;
+    sum += (counts[i] - n * p[i]) * (counts[i] - n * p[i]) / (n * p[i]);
+    ++degrees;
+  }
+  return sum - chi_square_limit(degrees);
+}
+
+}  // namespace
+
+TEST_CASE("masses, targets and draw points are exact") {
+  namespace device = ratify::device;
+  random_source random(1);
+  for (float e : {0.0f, 1.0f, 0x1p-17f, 0x1.fffffep-18f, 0x1.fffffep-41f, 0x1p-40f, 0x1.000002p-40f, 0x1p-41f,
+                  0x1.000002p-41f, 0x1.fffffep-42f, 0x1.8p-40f, 0x1.4p-39f, 0x1.8p-41f, 1e-40f, 0x1p-149f})
+    CHECK(device::mass_of_exponential(e) == reference::mass(e));
+  CHECK(device::mass_of_exponential(0x1p-41f) == 0);  // halves go to even
+  CHECK(device::mass_of_exponential(0x1.8p-40f) == 2);
+  CHECK(device::mass_of_exponential(0x1.4p-39f) == 2);
+  for (int i = 0; i < 20000; ++i) {
+    float const e = std::ldexp(random.uniform(0.5f, 1.0f), -random.integer(0, 60));
+    CHECK(device::mass_of_exponential(e) == reference::mass(e));
+
+    uint64_t const total = (random.word() >> random.integer(1, 23)) | (uint64_t{1} << 40);
+    float const top_p = std::ldexp(random.uniform(0.5f, 1.0f), -random.integer(0, random.integer(0, 148)));
+    uint64_t const target = device::top_p_target(top_p, total);
+    // The first integer that is not below top_p * total, as (target - 1) * 2^s < m * total <= target * 2^s.
+    int exponent = 0;
+    auto const m = static_cast<reference::uint128>(std::ldexp(std::frexp(top_p, &exponent), 24));
+    int const s = 24 - exponent;
+    if (s > 63) {
+      CHECK(target == ((m * total) >> 64 >> (s - 64 < 63 ? s - 64 : 63)) + 1);  // never whole: total is below 2^64
+    } else {
+      CHECK((static_cast<reference::uint128>(target) << s) >= m * total);
+      CHECK((static_cast<reference::uint128>(target - 1) << s) < m * total);
+    }
+    auto const word = static_cast<uint32_t>(random.word());
+    CHECK(device::draw_point(word, total) ==
+          static_cast<uint64_t>((static_cast<reference::uint128>(word) * total) >> 32));
+  }
+  for (uint64_t total : {uint64_t{1} << 40, (uint64_t{1} << 62) - 1}) {
+    CHECK(device::top_p_target(0.0f, total) == 1);
+    CHECK(device::top_p_target(-0.0f, total) == 1);
+    CHECK(device::top_p_target(0x1p-149f, total) == 1);
+    CHECK(device::top_p_target(1.0f, total) == total);
+    CHECK(device::draw_point(0, total) == 0);
+    CHECK(device::draw_point(0xffffffffu, total) < total);
+  }
+}
+
+TEST_CASE("a mass is within its bound of FP64") {
+  random_source random(8);
+  std::vector<double> ratios;
+  for (int i = 0; i < 200000; ++i) {
+    float const temperature = random.one_of({1e-5f, 0.01f, 0.7f, 1.0f, 3.0f, 1000.0f}), maximum = random.normal(10.0f);
+    float const logit = maximum - std::fabs(random.normal(12.0f)) * temperature;
+    double const z = (static_cast<double>(logit) - maximum) / temperature, truth = std::ldexp(std::exp(z), 40);
+    double const bound = truth * (2.0 * std::fabs(z) + 4.0) * 0x1p-24 * 1.01 + 0.5;
+    auto const got = static_cast<double>(ratify::device::mass(logit, maximum, temperature));
+    ratios.push_back(std::fabs(got - truth) / bound);
+  }
+  CHECK(*std::max_element(ratios.begin(), ratios.end()) <= 1.0);
+}
+
+TEST_CASE("words order by logit descending, then id ascending, and -0 equals +0") {
+  namespace device = ratify::device;
+  std::vector<float> const descending{INFINITY, 3e38f, 1.0f, 0x1p-149f, 0.0f, -0x1p-149f, -1.0f, -3e38f, -INFINITY};
+  for (size_t i = 0; i + 1 < descending.size(); ++i) {
+    CHECK(device::order_word(descending[i], 4194303) > device::order_word(descending[i + 1], 0));
+    CHECK(device::value_of_key(device::order_key(descending[i])) == descending[i]);
+  }
+  CHECK(device::order_word(2.0f, 4) > device::order_word(2.0f, 5));
+  CHECK(device::order_word(-0.0f, 4) > device::order_word(0.0f, 5));
+  CHECK(device::order_word(0.0f, 4) == device::order_word(-0.0f, 4));
+  CHECK(device::order_key(ratify::detail::from_bits(0xffc00000u)) == 0xffffffffu);
+  CHECK(device::id_of_word(device::order_word(2.0f, 4194303)) == 4194303);
+}
+
+TEST_CASE_TEMPLATE("acceptance equals its twin", Policy, ratify::acceptance_policy, policy_f16, policy_bf16) {
+  using format = typename Policy::logit_format;
+  random_source random(2);
+  for (int trial = 0; trial < 60; ++trial) {
+    batch b;
+    b.vocab = random.one_of({1, 2, 3, 31, 97, 128, 129, 264, 513, 700, 2048, 2049, 5000});
+    b.max_drafts = random.one_of({0, 1, 4, 7});
+    b.end_tokens.assign(size_t(random.integer(0, 2)), random.integer(0, b.vocab - 1));
+    int const requests = random.integer(1, b.vocab > 600 ? 2 : 6);
+    for (int r = 0; r < requests; ++r) b.requests.push_back(random_request<format>(random, b.vocab, b.max_drafts));
+    auto const expected = twin(b);
+    CAPTURE(trial);
+    CAPTURE(b.vocab);
+    on_each_executor([&](auto& on) { check_equal(run<Policy>(on, b), expected); });
+  }
+}
+
+TEST_CASE("S1 invalid drafts are rejected with all after them") {
+  random_source random(3);
+  batch b;
+  b.vocab = 3;
+  b.max_drafts = 5;
+  for (int i = 0; i < 200; ++i) {
+    reference::request r;
+    for (int t = 0; t < 6; ++t) r.rows.push_back(random.uniforms<float>(3, -1.0f, 1.0f));
+    r.draft = {1, 0, 1, -1, -1};
+    r.seed = i;
+    b.requests.push_back(r);
+  }
+  on_each_executor([&](auto& on) {
+    auto const out = run(on, b);
+    check_equal(out, twin(b));
+    int all_valid = 0;
+    for (size_t i = 0; i < 200; ++i) {
+      CHECK(out.accepted[i] <= 3);
+      CHECK(out.emitted[i] == out.accepted[i] + 1);
+      all_valid += out.accepted[i] == 3;
+      for (int t = 0; t < 6; ++t) CHECK((out.tokens[i * 6 + size_t(t)] == -1) == (t >= out.emitted[i]));
+    }
+    CHECK(all_valid > 0);
+  });
+}
+
+TEST_CASE("S1 without drafts one token comes from row 0; drafts outside the vocabulary are rejected") {
+  batch none, outside;
+  none.vocab = outside.vocab = 4;
+  none.requests = {greedy(4, {2}, {})};
+  outside.max_drafts = 2;
+  for (int32_t draft : {4, 5, INT32_MAX, -1, INT32_MIN}) outside.requests.push_back(greedy(4, {3, 1, 2}, {draft, 1}));
+  on_each_executor([&](auto& on) {
+    auto const one = run(on, none);
+    CHECK(one.tokens == std::vector<int32_t>{2});
+    CHECK(one.emitted == std::vector<int32_t>{1});
+    CHECK(one.accepted == std::vector<int32_t>{0});
+    CHECK(one.finish == std::vector<int32_t>{0});
+    auto const out = run(on, outside);
+    for (size_t i = 0; i < 5; ++i) {
+      CHECK(out.tokens[i * 3] == 3);
+      CHECK(out.tokens[i * 3 + 1] == -1);
+      CHECK(out.emitted[i] == 1);
+      CHECK(out.accepted[i] == 0);
+    }
+  });
+}
+
+TEST_CASE("S2 ties: top-k keeps the lowest ids, top_k 1 is greedy") {
+  batch b;
+  b.vocab = 4;
+  for (int seed = 0; seed < 400; ++seed) {
+    reference::request two;
+    two.rows = {{std::log(0.4f), std::log(0.3f), std::log(0.3f), -INFINITY}};
+    two.top_k = 2;
+    two.seed = seed;
+    reference::request one = two;
+    one.rows = {{1.0f, 2.0f, 2.0f, 2.0f}};
+    one.top_k = 1;
+    b.requests.push_back(two);
+    b.requests.push_back(one);
+  }
+  on_each_executor([&](auto& on) {
+    auto const out = run(on, b);
+    int seen[2] = {0, 0};
+    for (size_t i = 0; i < out.tokens.size(); i += 2) {
+      REQUIRE((out.tokens[i] == 0 || out.tokens[i] == 1));
+      ++seen[out.tokens[i]];
+      CHECK(out.tokens[i + 1] == 1);
+    }
+    CHECK(seen[0] > 0);
+    CHECK(seen[1] > 0);
+  });
+}
+
+TEST_CASE("S2 a tie at the top-p cut keeps one set of ids for any block and batch") {
+  // One entry and then a tie over the whole vocabulary: the cut falls among equals.
+  random_source random(4);
+  for (int vocab : {90, 700, 3000}) {
+    batch b;
+    b.vocab = vocab;
+    for (int seed = 0; seed < 24; ++seed) {
+      reference::request r;
+      r.rows = {std::vector<float>(size_t(vocab), 1.0f)};
+      r.rows[0][size_t(vocab / 2)] = 2.0f;
+      r.top_p = 0.4f;
+      r.top_k = random.one_of({0, vocab - 1, vocab * 2 / 3, 40});
+      r.seed = seed;
+      b.requests.push_back(r);
+    }
+    auto const expected = twin(b);
+    for (size_t i = 0; i < b.requests.size(); ++i) {
+      auto const& r = b.requests[i];
+      size_t const kept = reference::draw(r.rows[0], r.temperature, r.top_p, r.top_k, 0).kept;
+      REQUIRE(kept < size_t(vocab) / 2);
+      CHECK((expected.tokens[i] == vocab / 2 || size_t(expected.tokens[i]) < kept - 1));
+    }
+    on_each_executor([&](auto& on) {
+      launched<ratify::acceptance_policy, std::decay_t<decltype(on)>> all(on, b);
+      CHECK(all.run().tokens == expected.tokens);
+      CHECK(all.template row_tokens<32>() == expected.tokens);
+      CHECK(all.template row_tokens<512>() == expected.tokens);
+      batch alone = b;
+      alone.requests = {b.requests[5]};
+      CHECK(run(on, alone).tokens[0] == expected.tokens[5]);
+    });
+  }
+}
+
+TEST_CASE("S3 bad rows have no token and change no other row") {
+  float const inf = INFINITY;
+  for (int vocab : {8193, 248320}) {
+    random_source random(5);
+    std::vector<float> const plain = random.normals<float>(size_t(vocab), 3.0f);
+    batch b;
+    b.vocab = vocab;
+    auto const add = [&](std::vector<float> row, int top_k) {
+      reference::request r;
+      r.rows = {std::move(row)};
+      r.top_k = top_k;
+      r.top_p = 0.95f;
+      r.seed = 11;
+      b.requests.push_back(r);
+    };
+    add(plain, 20);
+    add(std::vector<float>(size_t(vocab), NAN), 20);
+    add(plain, 20);
+    b.requests.back().rows[0][size_t(vocab - 1)] = NAN;
+    add(plain, 0);
+    b.requests.back().rows[0][0] = ratify::detail::from_bits(0xffc00001u);  // negative, with a payload
+    add(std::vector<float>(size_t(vocab), -inf), 0);
+    add(plain, 20);
+    b.requests.back().rows[0][size_t(vocab - 2)] = inf;
+    add(plain, 0);
+    b.requests.back().rows[0][8191] = b.requests.back().rows[0][77] = inf;
+    add(std::vector<float>(size_t(vocab), -inf), 50);
+    b.requests.back().rows[0][8192] = -3e38f;
+    add(plain, 0);
+    auto const expected = twin(b);
+    on_each_executor([&](auto& on) {
+      auto const out = run(on, b);
+      check_equal(out, expected);
+      CHECK(out.row_status == std::vector<int32_t>{0, 1, 1, 1, 1, 0, 0, 0, 0});
+      CHECK(out.finish == std::vector<int32_t>{0, 3, 3, 3, 3, 0, 0, 0, 0});
+      CHECK(out.tokens[5] == vocab - 2);
+      CHECK(out.tokens[6] == 77);
+      CHECK(out.tokens[7] == 8192);
+      for (size_t i : {1, 2, 3, 4}) CHECK(out.tokens[i] == -1);
+    });
+  }
+}
+
+TEST_CASE("S3 a bad row stops emission only where it is reached") {
+  batch b;
+  b.vocab = 6;
+  b.max_drafts = 3;
+  b.requests = {greedy(6, {1, 2, 3, 4}, {1, 2, 3}), greedy(6, {1, 2, 3, 4}, {1, 5, 3}),
+                greedy(6, {1, 2, 3, 4}, {1, 2, 3})};
+  for (auto& r : b.requests) r.rows[2].assign(6, NAN);
+  b.requests[2].limit = 2;
+  on_each_executor([&](auto& on) {
+    auto const out = run(on, b);
+    CHECK(out.tokens == std::vector<int32_t>{1, 2, -1, -1, 1, 2, -1, -1, 1, 2, -1, -1});
+    CHECK(out.accepted == std::vector<int32_t>{2, 1, 2});
+    CHECK(out.finish == std::vector<int32_t>{3, 0, 2});
+    CHECK(out.row_status == std::vector<int32_t>{0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0});
+  });
+}
+
+TEST_CASE("S4 emission stops at the first end token and at the limit") {
+  constexpr int end = 30, other = 31, vocab = 32;
+  batch b;
+  b.vocab = vocab;
+  b.max_drafts = 5;
+  b.end_tokens = {end, other};
+  std::vector<int> const own{10, 11, end, 20, 21, 22};
+  auto const add = [&](std::vector<int> tokens, int limit) {
+    b.requests.push_back(greedy(vocab, tokens, std::vector<int32_t>(tokens.begin(), tokens.end() - 1)));
+    b.requests.back().limit = limit;
+  };
+  add(own, 100);
+  add({10, other, end, 20, 21, 22}, 100);
+  add({end, 11, 12, 20, 21, 22}, 100);
+  add({10, 11, 12, 20, 21, end}, 100);
+  add(own, 5);
+  add(own, 3);
+  add(own, 2);
+  add(own, 0);
+  add(own, -4);
+  add({10, 11, 12, 20, 21, 22}, 6);
+  b.requests.push_back(greedy(vocab, own, {10, 9, end, 20, 21}));  // rejected before the end
+  b.requests.back().limit = 2;
+  on_each_executor([&](auto& on) {
+    auto const out = run(on, b);
+    check_equal(out, twin(b));
+    CHECK(std::vector<int32_t>(out.tokens.begin(), out.tokens.begin() + 6) ==
+          std::vector<int32_t>{10, 11, end, -1, -1, -1});
+    CHECK(out.emitted == std::vector<int32_t>{3, 2, 1, 6, 3, 3, 2, 0, 0, 6, 2});
+    CHECK(out.accepted == std::vector<int32_t>{3, 2, 1, 5, 3, 3, 2, 0, 0, 5, 1});
+    CHECK(out.finish == std::vector<int32_t>{1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2});
+  });
+}
+
+// The seeds are 0 to 99999 whatever RATIFY_TEST_SEED says; each of the six statistics would reject a right program with
+// a chance of 1e-6 if the generator were ideal.
+TEST_CASE("S5 chosen drafts are accepted with p(x), and what is emitted follows p") {
+  constexpr int seeds = 100000;
+  std::vector<float> const logits{0.3f, 1.1f, -0.4f, 0.9f, -2.0f, 1.1f, -0.1f, -INFINITY};
+  int const vocab = static_cast<int>(logits.size());
+  // One batch of four kinds of requests: two that draw, one of them cut by top-k and top-p, and two that are greedy.
+  std::vector<reference::request> kinds(4);
+  for (size_t kind = 0; kind < 4; ++kind) {
+    kinds[kind].rows = {logits, logits};
+    kinds[kind].draft = {3};
+    kinds[kind].temperature = std::vector<float>{0.7f, 1.0f, 0.0f, 1e-6f}[kind];
+  }
+  kinds[1].top_k = 6;
+  kinds[1].top_p = 0.9f;
+  batch b;
+  b.vocab = vocab;
+  b.max_drafts = 1;
+  std::vector<size_t> kind_of;
+  for (int seed = 0; seed < seeds; ++seed)
+    for (size_t kind = 0; kind < (seed % 100 == 0 ? 4 : 2); ++kind) {
+      kinds[kind].seed = seed;
+      b.requests.push_back(kinds[kind]);
+      kind_of.push_back(kind);
+    }
+  on_each_executor([&](auto& on) {
+    auto const out = run(on, b);
+    std::vector<int> const none(size_t(vocab), 0);
+    std::vector<std::vector<int>> first(4, none), rejected(4, none), second(4, none);
+    size_t wrong_verdicts = 0;
+    for (size_t i = 0; i < kind_of.size(); ++i) {
+      int const token = out.tokens[2 * i];
+      if (token < 0 || token >= vocab || out.accepted[i] != (token == 3)) {
+        ++wrong_verdicts;
+        continue;
+      }
+      ++first[kind_of[i]][size_t(token)];
+      if (out.accepted[i] == 0) ++rejected[kind_of[i]][size_t(token)];
+      if (out.accepted[i] == 1) ++second[kind_of[i]][size_t(out.tokens[2 * i + 1])];
+    }
+    CHECK(wrong_verdicts == 0);
+    for (size_t kind : {0, 1}) {
+      auto const& r = kinds[kind];
+      auto const p = reference::truth::distribution(logits, r.temperature, r.top_p, r.top_k);
+      auto rest = p, wrong = p;
+      rest[3] = 0.0;
+      for (double& v : rest) v /= 1.0 - p[3];
+      CAPTURE(kind);
+      CHECK(excess(first[kind], p) <= 0.0);
+      CHECK(excess(rejected[kind], rest) <= 0.0);
+      CHECK(excess(second[kind], p) <= 0.0);
+      // The test sees a distribution that is off by a twentieth of one probability.
+      wrong[1] += 0.05 * p[1];
+      wrong[0] -= 0.05 * p[1];
+      CHECK(excess(first[kind], wrong) > 0.0);
+    }
+    for (size_t kind : {2, 3}) {
+      CHECK(first[kind][1] == seeds / 100);  // of the two largest the lower id, always
+      CHECK(rejected[kind][1] == seeds / 100);
+    }
+  });
+}
+
+TEST_CASE("S6 tokens are the same with and without drafts, at every temperature") {
+  random_source random(6);
+  for (float temperature : {0.0f, 0.7f, 1.0f}) {
+    // The model: logits depend on the last token alone.
+    constexpr int vocab = 40, length = 60;
+    std::vector<std::vector<float>> model;
+    for (int i = 0; i < vocab; ++i) model.push_back(random.normals<float>(vocab, 3.0f));
+    auto const generate = [&](auto& on, int drafts) {
+      std::vector<int32_t> text{0};
+      while (text.size() < length) {
+        batch b;
+        b.vocab = vocab;
+        b.max_drafts = drafts;
+        reference::request r;
+        r.temperature = temperature;
+        r.top_k = 20;
+        r.top_p = 0.95f;
+        r.seed = 99;
+        r.position = static_cast<int64_t>(text.size());
+        r.limit = static_cast<int>(length - text.size());
+        r.rows.push_back(model[size_t(text.back())]);
+        for (int d = 0; d < drafts; ++d) {
+          r.draft.push_back(reference::order(r.rows.back())[random.integer(0, 2) == 0 ? 1 : 0]);
+          r.rows.push_back(model[size_t(r.draft.back())]);
+        }
+        b.requests = {r};
+        auto const out = run(on, b);
+        REQUIRE(out.emitted[0] > 0);
+        text.insert(text.end(), out.tokens.begin(), out.tokens.begin() + out.emitted[0]);
+      }
+      return text;
+    };
+    on_each_executor([&](auto& on) {
+      auto const plain = generate(on, 0);
+      CHECK(generate(on, 3) == plain);
+      CHECK(generate(on, 7) == plain);
+    });
+  }
+}
+
+TEST_CASE("acceptance of every vocabulary around the sizes where the way of searching changes") {
+  random_source random(7);
+  for (int vocab : {127, 128, 129, 2047, 2048, 2049, 4096, 4097}) {
+    batch b;
+    b.vocab = vocab;
+    for (int top_k : {0, 20, 32, 33, 511, 512, 513, 600}) {
+      reference::request r;
+      r.rows = {random_row<float>(random, vocab)};
+      r.top_k = top_k;
+      r.top_p = random.one_of({0.9f, 1.0f});
+      r.seed = static_cast<int64_t>(random.word());
+      b.requests.push_back(r);
+    }
+    auto const expected = twin(b);
+    CAPTURE(vocab);
+    on_each_executor([&](auto& on) {
+      launched<ratify::acceptance_policy, std::decay_t<decltype(on)>> all(on, b);
+      check_equal(all.run(), expected);
+      auto tokens = expected.tokens;
+      CHECK(all.template row_tokens<32>() == tokens);
+      CHECK(all.template row_tokens<512>() == tokens);
+    });
+  }
+}
+
+TEST_CASE("invalid sampling parameters make the rows of their request bad") {
+  batch b;
+  b.vocab = 5;
+  b.max_drafts = 1;
+  std::vector<std::vector<float>> const wrong{{NAN, 1.0f, 0.0f},   {INFINITY, 1.0f, 0.0f}, {-1e-30f, 1.0f, 0.0f},
+                                              {1.0f, NAN, 0.0f},   {1.0f, 1.0001f, 0.0f},  {1.0f, -1e-40f, 0.0f},
+                                              {1.0f, 1.0f, -2.0f}, {-0.0f, -0.0f, -1.0f}};
+  for (auto const& w : wrong) {
+    auto r = greedy(5, {3, 4}, {3});
+    r.temperature = w[0];
+    r.top_p = w[1];
+    r.top_k = static_cast<int>(w[2]);
+    b.requests.push_back(r);
+  }
+  on_each_executor([&](auto& on) {
+    auto const out = run(on, b);
+    check_equal(out, twin(b));
+    for (size_t i = 0; i + 1 < wrong.size(); ++i) {
+      CHECK(out.emitted[i] == 0);
+      CHECK(out.finish[i] == 3);
+      CHECK(out.row_status[2 * i] == 1);
+      CHECK(out.row_status[2 * i + 1] == 1);
+    }
+    CHECK(out.emitted[wrong.size() - 1] == 2);  // minus zero is zero
+  });
+}
+
+TEST_CASE("a query_start out of range leaves its request untouched") {
+  batch b;
+  b.vocab = 5;
+  b.max_drafts = 1;
+  for (int i = 0; i < 3; ++i) b.requests.push_back(greedy(5, {3, 4}, {3}));
+  for (std::vector<int32_t> const& starts :
+       {std::vector<int32_t>{0, 2, 5, 6}, {0, 2, 4, 7}, {0, 2, 1, 6}, {-1, 2, 4, 6}, {0, INT32_MAX, INT32_MIN, 6}}) {
+    on_each_executor([&](auto& on) {
+      auto const out = launched<ratify::acceptance_policy, std::decay_t<decltype(on)>>(on, b, &starts).run();
+      for (size_t r = 0; r < 3; ++r) {
+        int64_t const begin = starts[r], end = starts[r + 1];
+        bool const good = begin >= 0 && end > begin && end <= 6 && end - begin <= 2;
+        CHECK((out.emitted[r] == untouched) == !good);
+        CHECK((out.finish[r] == untouched) == !good);
+        if (!good) CHECK(out.tokens[2 * r] == untouched);
+      }
+      for (int32_t s : out.row_status) CHECK(s == 0);
+    });
+  }
+}
+
+TEST_CASE("acceptance says which rule a launch breaks") {
+  using operation = ratify::acceptance<ratify::acceptance_policy>;
+  operation::params p;
+  p.vocab = 4;
+  auto const reason = [](operation::params const& q) { return std::string(operation::can_launch(q, host()).reason()); };
+  CHECK(reason(p) == "");
+  auto q = p;
+  q.rows = -1;
+  CHECK(reason(q) == "ratify::acceptance: rows must not be negative");
+  q = p;
+  q.requests = -1;
+  CHECK(reason(q) == "ratify::acceptance: requests must not be negative");
+  for (int vocab : {0, -1, 4194305}) {
+    q = p;
+    q.vocab = vocab;
+    CHECK(reason(q) == "ratify::acceptance: vocab must be 1 to 4194304, so that sums of masses stay below 2^63");
+  }
+  q = p;
+  q.max_drafts = -1;
+  CHECK(reason(q) == "ratify::acceptance: max_drafts must not be negative");
+  q = p;
+  q.end_count = -1;
+  CHECK(reason(q) == "ratify::acceptance: end_count must not be negative");
+  q = p;
+  q.rows = q.requests = 1;
+  CHECK(operation::workspace_bytes(q, host()) == 4);
+  CHECK(operation::launch(q, {}, host()).code() == ratify::status_code::workspace_too_small);
+}
+
+namespace {
+struct policy_rejection : ratify::acceptance_policy {
+  static constexpr auto rule = ratify::acceptance_rule::rejection;
+};
+}  // namespace
+
+TEST_CASE("acceptance supports the coupled rule and three logit formats") {
+  CHECK(ratify::is_supported_acceptance<ratify::acceptance_policy>);
+  CHECK(ratify::is_supported_acceptance<policy_f16>);
+  CHECK(ratify::is_supported_acceptance<policy_bf16>);
+  CHECK_FALSE(ratify::is_supported_acceptance<policy_rejection>);
+}
