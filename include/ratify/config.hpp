@@ -33,7 +33,7 @@
 #endif
 
 // A loop whose trip count is known: unrolled on a card, where arrays indexed by its variable must stay in registers.
-#if defined(__CUDACC__)
+#if defined(__CUDA_ARCH__)  // the host compiler behind nvcc does not know the pragma
 #define RATIFY_UNROLL _Pragma("unroll")
 #else
 #define RATIFY_UNROLL

@@ -83,6 +83,7 @@ class fiber_pool {
   RATIFY_NOINLINE uint32_t exchange(warp_exchange what, uint32_t mask, uint32_t value, int source) {
     int const lane = current_ & 31, first = current_ - lane;
     warp_scope& w = warps_[static_cast<size_t>(current_) / 32];
+    if (!(mask >> lane & 1u)) fail("a lane meets others under a mask that does not name it");
     w.lanes[lane] = {what, mask, value, source};
     w.arrived |= 1u << lane;
     if ((w.arrived & mask) != mask) {

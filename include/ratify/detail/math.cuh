@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Own elementary functions: the same bits on every card and host, with a stated error. docs/arithmetic.md holds the
+/// Own elementary functions: the same bits on every card and host, with a stated error: the largest over all FP32, in
+/// ulp where the result is a normal number, in quanta (2^-149) where it is subnormal. docs/arithmetic.md holds the
 /// formulas; tests/detail/math.cpp measures the errors.
 #pragma once
 
@@ -24,7 +25,7 @@ RATIFY_HD inline float exp_scaled(float r, int n) {
                 from_bits(static_cast<uint32_t>(127 + n - h) << 23));
 }
 
-/// e^x. At most 2 ulp where the result is normal, half a quantum more where it is subnormal; e^-inf = 0, NaN stays.
+/// e^x. At most 1.02 ulp, 0.76 quanta; e^-inf = 0, NaN stays.
 RATIFY_HD inline float exp_ordered(float x) {
   if (is_nan(x)) return from_bits(canonical_nan_bits);
   if (less(88.7228317f, x)) return from_bits(0x7f800000u);
@@ -52,11 +53,10 @@ RATIFY_HD inline float twice_atanh(float s) {
   return fma_rn(mul_rn(s2, z), p, s2);
 }
 
-/// log(1 + e) for 0 <= e <= 1, at most 3 ulp: accurate in relative terms down to the smallest e.
+/// log(1 + e) for 0 <= e <= 1. At most 2 ulp, 1 quantum.
 RATIFY_HD inline float log1p_unit(float e) { return twice_atanh(div_rn(e, add_rn(e, 2.0f))); }
 
-/// Natural logarithm. At most 3 ulp for results beyond 0.35 in magnitude, 3e-8 absolute nearer 1;
-/// log(0) = -inf, log(inf) = inf, a negative number or NaN gives NaN.
+/// Natural logarithm. At most 2 ulp, near 1 too; log(0) = -inf, log(inf) = inf, a negative number or NaN gives NaN.
 RATIFY_HD inline float log_ordered(float x) {
   uint32_t u = bits(x);
   if (is_nan(x) || ((u >> 31) && (u << 1))) return from_bits(canonical_nan_bits);
@@ -77,27 +77,28 @@ RATIFY_HD inline float log_ordered(float x) {
   return fma_rn(ef, 0.693145751953125f, fma_rn(ef, 1.42860677e-6f, y));
 }
 
-/// log(1 + e^x), accurate in relative terms over the whole range: at most 4 ulp where the result is normal.
+/// log(1 + e^x), accurate in relative terms over the whole range: at most 2.8 ulp, 1.51 quanta.
 RATIFY_HD inline float softplus_ordered(float x) {
   if (is_nan(x)) return from_bits(canonical_nan_bits);
   float const tail = log1p_unit(exp_ordered(negate(magnitude(x))));
   return less(x, 0.0f) ? tail : add_rn(x, tail);
 }
 
-/// 1 / (1 + e^-x), at most 4 ulp where the result is normal.
+/// 1 / (1 + e^-x). At most 2.41 ulp, 0.76 quanta.
 RATIFY_HD inline float sigmoid_ordered(float x) {
   if (is_nan(x)) return from_bits(canonical_nan_bits);
   float const e = exp_ordered(negate(magnitude(x)));
   return div_rn(less(x, 0.0f) ? e : 1.0f, add_rn(1.0f, e));
 }
 
-/// x * sigmoid(x); -inf gives 0 and not NaN.
+/// x * sigmoid(x). At most 3.2 ulp for x >= -87; below, where the sigmoid is subnormal, 53 quanta. -inf gives 0 and not
+/// NaN.
 RATIFY_HD inline float silu_ordered(float x) {
   if (bits(x) == 0xff800000u) return from_bits(0x80000000u);
   return mul_rn(x, sigmoid_ordered(x));
 }
 
-/// 1 / sqrt(x), two correctly rounded steps.
+/// 1 / sqrt(x), two correctly rounded steps: at most 1.5 ulp.
 RATIFY_HD inline float rsqrt_ordered(float x) { return div_rn(1.0f, sqrt_rn(x)); }
 
 }  // namespace detail

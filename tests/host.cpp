@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The host executor: threads, grids, launches from several threads, failures, the floating-point environment.
+#include <ratify/host.hpp>
+
+#include "support/compare.hpp"
+#include "support/executors.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <thread>
+
+namespace {
+
+using namespace ratify_test;
+
+/// Sums of rows by a shared-memory tree; some blocks have far more to do than others.
+struct row_sum_kernel {
+  struct params {
+    float const* in;
+    float* out;  ///< [z][y][x]
+    ratify::grid_extent grid;
+  };
+  static constexpr char const* name = "row_sum_kernel";
+  static constexpr int block_threads = 64;
+  template <class Block>
+  struct shared_storage {
+    float partial[64];
+  };
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
+    using namespace ratify::detail;
+    int const at = (block.block_z() * p.grid.y + block.block_y()) * p.grid.x + block.block_x();
+    float sum = 0.0f;
+    for (int i = 0; i < 1 + at % 17 * 8; ++i) sum = fma_rn(p.in[(at + i) % 256], p.in[block.thread()], sum);
+    storage.partial[block.thread()] = sum;
+    block.barrier();
+    for (int o = 32; o > 0; o /= 2) {
+      if (block.thread() < o)
+        storage.partial[block.thread()] = add_rn(storage.partial[block.thread()], storage.partial[block.thread() + o]);
+      block.barrier();
+    }
+    if (block.thread() == 0) p.out[at] = storage.partial[0];
+  }
+};
+
+std::vector<float> numbers() {
+  std::vector<float> v;
+  for (int i = 0; i < 256; ++i) v.push_back(1.0f / static_cast<float>(3 + i));
+  return v;
+}
+
+std::vector<float> row_sums(ratify::host_executor& on, ratify::grid_extent grid) {
+  auto const in = numbers();
+  std::vector<float> out(static_cast<size_t>(grid.x) * static_cast<size_t>(grid.y) * static_cast<size_t>(grid.z), -1);
+  auto const s = on.run(ratify::stage<row_sum_kernel>{grid, {in.data(), out.data(), grid}});
+  REQUIRE_MESSAGE(s, s.reason());
+  return out;
+}
+
+/// Thread 5 of the named block returns; the others wait for it.
+struct divergent_kernel {
+  struct params {
+    ratify::grid_extent bad;
+    int* ran;
+  };
+  static constexpr char const* name = "divergent_kernel";
+  static constexpr int block_threads = 32;
+  template <class Block>
+  struct shared_storage {};
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>&) {
+    bool const bad = block.block_x() == p.bad.x && block.block_y() == p.bad.y && block.block_z() == p.bad.z;
+    if (bad && block.thread() == 5) return;
+    block.barrier();
+  }
+};
+
+struct vote_kernel {
+  struct params {};
+  static constexpr char const* name = "vote_kernel";
+  static constexpr int block_threads = 32;
+  template <class Block>
+  struct shared_storage {};
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const&, shared_storage<Block>&) {
+    (void)block.ballot(true, block.lane() == 3 ? 0xffu : 0xffffffffu);
+  }
+};
+
+/// out = in * scale, by one thread each.
+struct scale_kernel {
+  struct params {
+    float const* in;
+    float scale;
+    float* out;
+  };
+  static constexpr char const* name = "scale_kernel";
+  static constexpr int block_threads = 32;
+  template <class Block>
+  struct shared_storage {};
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>&) {
+    int const i = block.block_x() * block_threads + block.thread();
+    block.barrier();
+    p.out[i] = ratify::detail::mul_rn(p.in[i], p.scale);
+  }
+};
+
+/// 100 bytes of shared storage beside an aligned member; the kernel checks the alignment.
+struct aligned_kernel {
+  struct params {
+    int* misaligned;
+  };
+  static constexpr char const* name = "aligned_kernel";
+  static constexpr int block_threads = 1;
+  template <class Block>
+  struct shared_storage {
+    alignas(128) unsigned char bytes[100];
+  };
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const&, params const& p, shared_storage<Block>& storage) {
+    storage.bytes[99] = 1;
+    if (reinterpret_cast<uintptr_t>(&storage) % 128 != 0) ++*p.misaligned;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the number of CPU threads changes no bit") {
+  ratify::grid_extent const grid{37, 3, 2};
+  ratify::host_executor one(1), two(2), four(4);
+  CHECK(one.threads() == 1);
+  CHECK(four.threads() == 4);
+  CHECK(ratify::host_executor().threads() >= 1);
+  auto const expected = row_sums(one, grid);
+  for (int round = 0; round < 20; ++round) {
+    CHECK(bit_difference(row_sums(two, grid), expected) == "");
+    CHECK(bit_difference(row_sums(four, grid), expected) == "");
+  }
+}
+
+TEST_CASE("small grids and large ones in turn, blocks of 1 to many") {
+  ratify::host_executor on(3);
+  auto const expected = row_sums(on, {500});
+  for (int n : {1, 2, 3, 500, 1, 17, 400}) {
+    auto const got = row_sums(on, {n});
+    CHECK(bit_difference(got, std::vector<float>(expected.begin(), expected.begin() + n)) == "");
+  }
+}
+
+TEST_CASE("an empty grid runs nothing") {
+  ratify::host_executor on(2);
+  for (ratify::grid_extent grid :
+       {ratify::grid_extent{0, 1, 1}, ratify::grid_extent{4, 0, 1}, ratify::grid_extent{4, 4, 0}})
+    CHECK(on.run(ratify::stage<row_sum_kernel>{grid, {nullptr, nullptr, grid}}));
+}
+
+TEST_CASE("launches from two threads take turns") {
+  ratify::host_executor on(2);
+  auto const first = row_sums(on, {50}), second = row_sums(on, {10, 2, 3});
+  std::atomic<int> wrong{0};
+  auto const in = numbers();
+  auto const repeat = [&](ratify::grid_extent grid, std::vector<float> const& expected) {
+    for (int i = 0; i < 200; ++i) {
+      std::vector<float> out(expected.size());
+      if (!on.run(ratify::stage<row_sum_kernel>{grid, {in.data(), out.data(), grid}}) ||
+          bit_difference(out, expected) != "")
+        ++wrong;
+    }
+  };
+  std::thread other([&] { repeat({50}, first); });
+  repeat({10, 2, 3}, second);
+  other.join();
+  CHECK(wrong.load() == 0);
+}
+
+TEST_CASE("a pause longer than the workers' spinning") {
+  ratify::host_executor on(2);
+  auto const expected = row_sums(on, {50});
+  for (int i = 0; i < 3; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    CHECK(bit_difference(row_sums(on, {50}), expected) == "");
+  }
+}
+
+TEST_CASE("executors that run nothing end") {
+  for (int i = 0; i < 20; ++i) ratify::host_executor on(1 + i % 4);
+}
+
+TEST_CASE("a divergent barrier is a status that names kernel and block, and the executor works afterwards") {
+  for (int threads : {1, 2}) {
+    ratify::host_executor on(threads);
+    auto const expected = row_sums(on, {50});
+    for (int round = 0; round < 5; ++round) {
+      auto const s = on.run(ratify::stage<divergent_kernel>{{7, 3, 2}, {{4, 2, 1}, nullptr}});
+      CHECK(s.code() == ratify::status_code::divergent_barrier);
+      CHECK(std::string(s.reason()) ==
+            "ratify: kernel divergent_kernel, block (4, 2, 1): threads wait for a block barrier that the others never "
+            "reach");
+      CHECK(on.run(ratify::stage<divergent_kernel>{{7, 3, 2}, {{-1, 0, 0}, nullptr}}));
+      CHECK(bit_difference(row_sums(on, {50}), expected) == "");
+    }
+    auto const s = on.run(ratify::stage<vote_kernel>{{1}, {}});
+    CHECK(s.code() == ratify::status_code::divergent_barrier);
+    CHECK(std::string(s.reason()) ==
+          "ratify: kernel vote_kernel, block (0, 0, 0): lanes of a warp meet with different masks or operations");
+    CHECK(bit_difference(row_sums(on, {50}), expected) == "");
+  }
+}
+
+TEST_CASE("shared storage stands at its alignment") {
+  ratify::host_executor on(1);
+  int misaligned = 0;
+  for (int i = 0; i < 8; ++i) CHECK(on.run(ratify::stage<aligned_kernel>{{4}, {&misaligned}}));
+  CHECK(misaligned == 0);
+}
+
+#if defined(__SSE__)
+TEST_CASE("the caller's floating-point mode changes no bit and is given back") {
+  std::vector<float> in, expected;
+  for (int i = 0; i < 32 * 16; ++i) {
+    in.push_back(std::ldexp(1.0f + static_cast<float>(i) / 512.0f, -120));
+    expected.push_back(static_cast<float>(std::ldexp(1.0 + i / 512.0, -130)));  // subnormal
+  }
+  auto const run = [&](ratify::host_executor& on) {
+    std::vector<float> out(in.size());
+    auto const s = on.run(ratify::stage<scale_kernel>{{16}, {in.data(), 0x1p-10f, out.data()}});
+    REQUIRE_MESSAGE(s, s.reason());
+    return out;
+  };
+  unsigned const mine = _mm_getcsr();
+  // Flush to zero, denormals are zero, and rounding towards zero, set before and after the fibers exist.
+  for (unsigned mode : {0x8040u, 0x8000u, 0x6000u, 0x0u}) {
+    ratify::host_executor one(1), two(2);
+    _mm_setcsr((mine & ~0xe040u) | mode);
+    unsigned const set = _mm_getcsr();
+    auto const first = run(one), second = run(two), again = run(one);
+    unsigned const after = _mm_getcsr();
+    _mm_setcsr(mine);
+    CHECK((after & 0xffc0u) == (set & 0xffc0u));  // all but the sticky flags
+    CHECK(bit_difference(first, expected) == "");
+    CHECK(bit_difference(second, expected) == "");
+    CHECK(bit_difference(again, expected) == "");
+  }
+}
+#endif
