@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Parameters, derived sizes and support rules of the gated delta rule.
+#pragma once
+
+#include <ratify/detail/meta.hpp>
+#include <ratify/recurrence_policy.hpp>
+#include <ratify/status.hpp>
+#include <ratify/views.hpp>
+
+#define RATIFY_RECURRENCE_RULES(RULE)                                                                                  \
+  RULE(policy, (RATIFY_STD::is_base_of_v<recurrence_policy, Policy>),                                                  \
+       "ratify::recurrence: the policy must derive from ratify::recurrence_policy")                                    \
+  RULE(input_format, (detail::is_one_of_v<typename Policy::input_format, float, f16, bf16>),                           \
+       "ratify::recurrence: input_format must be float, f16 or bf16")                                                  \
+  RULE(output_format, (detail::is_one_of_v<typename Policy::output_format, float, f16, bf16>),                         \
+       "ratify::recurrence: output_format must be float, f16 or bf16")                                                 \
+  RULE(key_dim, (Policy::key_dim == 64 || Policy::key_dim == 128),                                                     \
+       "ratify::recurrence: key_dim must be 64 or 128 elements")                                                       \
+  RULE(value_dim, (Policy::value_dim == 64 || Policy::value_dim == 128),                                               \
+       "ratify::recurrence: value_dim must be 64 or 128 elements")                                                     \
+  RULE(mode, (Policy::mode == recurrence_mode::snapshots),                                                             \
+       "ratify::recurrence: mode must be recurrence_mode::snapshots; replay and read are not built, "                  \
+       "snapshots with every snapshot_slot -1 reads a state and writes none")                                          \
+  RULE(state_layout, (Policy::state_layout == recurrence_layout::kv || Policy::state_layout == recurrence_layout::vk), \
+       "ratify::recurrence: state_layout must be recurrence_layout::kv or vk")                                         \
+  RULE(value_block,                                                                                                    \
+       (Policy::value_block == 2 || Policy::value_block == 4 || Policy::value_block == 8 ||                            \
+        Policy::value_block == 16 || Policy::value_block == 32),                                                       \
+       "ratify::recurrence: value_block must be 2, 4, 8, 16 or 32 value columns")                                      \
+  RULE(column_threads, (Policy::column_threads == 0 || Policy::column_threads == 1 || Policy::column_threads == 8),    \
+       "ratify::recurrence: column_threads must be 0, 1 or 8; 0 takes 8 on a card and 1 on the host")
+
+#define RATIFY_RECURRENCE_LAUNCH_RULES(RULE)                                                                   \
+  RULE(rows, (p.rows >= 0), "ratify::recurrence: rows must not be negative")                                   \
+  RULE(requests, (p.requests >= (p.rows > 0 ? 1 : 0) && p.requests <= 65535),                                  \
+       "ratify::recurrence: requests must be 1 to 65535 (0 where there are no rows)")                          \
+  RULE(key_heads, (p.key_heads >= 1), "ratify::recurrence: key_heads must be at least 1")                      \
+  RULE(value_heads, (p.value_heads >= 1 && p.value_heads <= 65535 && p.value_heads % p.key_heads == 0),        \
+       "ratify::recurrence: value_heads must be a multiple of key_heads, at most 65535")                       \
+  RULE(max_rows, (p.max_rows >= 1 && p.max_rows <= 32),                                                        \
+       "ratify::recurrence: max_rows must be 1 to 32 rows a request; split longer runs into several launches") \
+  RULE(slot_stride, (p.slot_stride >= int64_t{p.value_heads} * Policy::key_dim * Policy::value_dim),           \
+       "ratify::recurrence: slot_stride must be at least value_heads * key_dim * value_dim elements")
+
+RATIFY_BEGIN_NAMESPACE
+
+/// One launch of `recurrence`. Every pointer is the caller's; strides are in elements. H = key_heads,
+/// HV = value_heads, K = key_dim, V = value_dim, T = max_rows.
+template <class Policy>
+struct recurrence_params {
+  using input_format = typename Policy::input_format;
+  heads_view<input_format const> q;                ///< [rows, H, K]; q, k and v may lie in one row of any stride
+  heads_view<input_format const> k;                ///< [rows, H, K]
+  heads_view<input_format const> v;                ///< [rows, HV, V]
+  float const* g = nullptr;                        ///< [rows, HV] dense, log of the decay
+  float const* beta = nullptr;                     ///< [rows, HV] dense
+  float* state_pool = nullptr;                     ///< [slots, HV, K, V] or [slots, HV, V, K] (state_layout)
+  int64_t slot_stride = 0;                         ///< elements from slot to slot, at least HV * K * V
+  int32_t const* query_start = nullptr;            ///< [requests + 1]
+  int32_t const* initial_slot = nullptr;           ///< [requests], -1: retired
+  int32_t const* selector = nullptr;               ///< [requests], 0: initial_slot; s: snapshot_slot[s - 1]
+  int32_t const* fresh = nullptr;                  ///< [requests] or nullptr, 1: the state is zero, selector is 0
+  rows_view<int32_t const> snapshot_slot;          ///< [requests, T], -1: not written
+  heads_view<typename Policy::output_format> out;  ///< [rows, HV, V]
+  int rows = 0;
+  int requests = 0;
+  int key_heads = 0;
+  int value_heads = 0;
+  int max_rows = 0;                  ///< T, most rows of one request, at most 32
+  float scale = 1.0f;                ///< of the output, usually K^-0.5
+  int64_t slots = int64_t{1} << 31;  ///< slots in the pool; an index at or past it is refused on the device
+};
+
+namespace detail {
+
+template <class Policy>
+struct recurrence_support {
+  static constexpr bool value = true RATIFY_RECURRENCE_RULES(RATIFY_RULE_TEST);
+  static constexpr char const* reason(recurrence_params<Policy> const& p) {
+    RATIFY_RECURRENCE_LAUNCH_RULES(RATIFY_RULE_REASON)
+    return nullptr;
+  }
+};
+
+/// How one schedule cuts a head. With 8 threads a column, lane l of a column is a thread and a block holds value_block
+/// columns. With 1, a thread holds all lanes of value_block columns, which a CPU turns into vectors, and the block goes
+/// through every column of the head, so that q and k are normalised once.
+template <class Policy, int ColumnThreads>
+struct recurrence_traits {
+  static constexpr int key_dim = Policy::key_dim;
+  static constexpr int value_dim = Policy::value_dim;
+  static constexpr int value_block = Policy::value_block;
+  static constexpr bool alone = ColumnThreads == 1;
+  static constexpr int thread_columns = alone ? value_block : 1;
+  static constexpr int block_threads = ColumnThreads * value_block / thread_columns;
+  static constexpr int warp_threads = min_of(block_threads, 32);
+  /// Value blocks that one block goes through.
+  static constexpr int tiles = alone ? value_dim / value_block : 1;
+  /// Rows of q, k and v in shared storage at a time.
+  static constexpr int chunk_rows = alone ? 32 : 8;
+  /// Threads between neighbouring lanes of a column: such that neighbouring threads touch neighbouring elements.
+  static constexpr int lane_stride =
+      alone || Policy::state_layout == recurrence_layout::vk ? 1 : warp_threads / ColumnThreads;
+};
+
+}  // namespace detail
+
+RATIFY_END_NAMESPACE

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The gated delta rule on columns of a state held by threads, for kernels of your own.
+///
+/// A value column (all keys of one value element) is cut into 8 lanes: lane l holds keys l, l + 8, l + 16, ... Every
+/// sum over keys is a chain of fused multiply-adds inside a lane, then a tree over lanes. `Threads` threads share a
+/// column: with 8, thread j is lane j; with 1, the thread holds all lanes. Element n of a thread's keys is key 8 * (n /
+/// lanes) + j + Threads * (n % lanes), where lanes = 8 / Threads.
+#pragma once
+
+#include <ratify/detail/math.cuh>
+#include <ratify/numeric.hpp>
+
+RATIFY_BEGIN_NAMESPACE
+namespace device {
+
+/// Lanes of a column that one of its `Threads` threads holds.
+template <int Threads>
+inline constexpr int recurrence_lanes = 8 / Threads;
+
+/// The key that element n of thread j's keys is.
+template <int Threads>
+RATIFY_HD constexpr int recurrence_key(int n, int j) {
+  return 8 * (n / recurrence_lanes<Threads>)+j + Threads * (n % recurrence_lanes<Threads>);
+}
+
+/// Sums over the lanes of `Columns` columns, pairs 4 apart first, then 2, then 1; every thread of a column gets the
+/// sum in `sum`. `partial[m]` is lane j + Threads * m. `LaneStride` threads lie between neighbouring lanes.
+RATIFY_ANY_BLOCK
+template <int Threads, int LaneStride, int Columns, class Block>
+RATIFY_HD inline void recurrence_lane_sum(Block const& block, float (&partial)[recurrence_lanes<Threads>][Columns],
+                                          float (&sum)[Columns]) {
+  RATIFY_UNROLL
+  for (int half = recurrence_lanes<Threads> / 2; half > 0; half /= 2) {
+    RATIFY_UNROLL
+    for (int m = 0; m < half; ++m) {
+      // 1 * a + b is a + b to the bit, and host compilers turn it into vectors, which the barrier in add_rn prevents.
+      RATIFY_UNROLL
+      for (int c = 0; c < Columns; ++c) partial[m][c] = detail::fma_rn(1.0f, partial[m][c], partial[m + half][c]);
+    }
+  }
+  RATIFY_UNROLL
+  for (int c = 0; c < Columns; ++c) sum[c] = partial[0][c];
+  if constexpr (Threads > 1) {
+    RATIFY_UNROLL
+    for (int apart = Threads / 2; apart > 0; apart /= 2) {
+      RATIFY_UNROLL
+      for (int c = 0; c < Columns; ++c) sum[c] = detail::add_rn(sum[c], block.shuffle_xor(sum[c], apart * LaneStride));
+    }
+  }
+}
+
+/// x / sqrt(sum x^2 + 1e-6) of a vector shared by `Threads` threads like a column's keys. All threads of the mask call.
+RATIFY_ANY_BLOCK
+template <int Threads, int LaneStride, int Keys, class Block>
+RATIFY_HD inline void recurrence_l2norm(Block const& block, float (&x)[Keys]) {
+  constexpr int lanes = recurrence_lanes<Threads>;
+  float partial[lanes][1] = {}, sum[1];
+  RATIFY_UNROLL
+  for (int i = 0; i < Keys / lanes; ++i) {
+    RATIFY_UNROLL
+    for (int m = 0; m < lanes; ++m) partial[m][0] = detail::fma_rn(x[i * lanes + m], x[i * lanes + m], partial[m][0]);
+  }
+  recurrence_lane_sum<Threads, LaneStride>(block, partial, sum);
+  float const factor = detail::rsqrt_ordered(detail::add_rn(sum[0], 1e-6f));
+  RATIFY_UNROLL
+  for (int n = 0; n < Keys; ++n) x[n] = detail::mul_rn(x[n], factor);
+}
+
+/// One row of `Columns` columns: decays the state, updates it and reads it.
+///
+///   s = decay * s;  u = beta * (v - k . s);  s = s + k u;  o = q . s
+///
+/// @param state this thread's keys of its columns  @param k, q this thread's keys of the row's key and query
+/// @param decay exp(g)  @param v, o one element a column; o is not scaled yet
+RATIFY_ANY_BLOCK
+template <int Threads, int LaneStride, int Keys, int Columns, class Block>
+RATIFY_HD inline void recurrence_row(Block const& block, float (&state)[Keys][Columns], float const (&k)[Keys],
+                                     float const (&q)[Keys], float decay, float beta, float const (&v)[Columns],
+                                     float (&o)[Columns]) {
+  constexpr int lanes = recurrence_lanes<Threads>;
+  float partial[lanes][Columns] = {}, dot[Columns], u[Columns];
+  RATIFY_UNROLL
+  for (int i = 0; i < Keys / lanes; ++i) {
+    RATIFY_UNROLL
+    for (int m = 0; m < lanes; ++m) {
+      int const n = i * lanes + m;
+      // a * b - 0 is a * b to the bit, signed zeros too, and host compilers turn it into vectors.
+      RATIFY_UNROLL
+      for (int c = 0; c < Columns; ++c) {
+        state[n][c] = detail::fma_rn(decay, state[n][c], -0.0f);
+        partial[m][c] = detail::fma_rn(k[n], state[n][c], partial[m][c]);
+      }
+    }
+  }
+  recurrence_lane_sum<Threads, LaneStride>(block, partial, dot);
+  RATIFY_UNROLL
+  for (int c = 0; c < Columns; ++c) u[c] = detail::mul_rn(beta, detail::sub_rn(v[c], dot[c]));
+  RATIFY_UNROLL
+  for (int m = 0; m < lanes; ++m) {
+    RATIFY_UNROLL
+    for (int c = 0; c < Columns; ++c) partial[m][c] = 0.0f;
+  }
+  RATIFY_UNROLL
+  for (int i = 0; i < Keys / lanes; ++i) {
+    RATIFY_UNROLL
+    for (int m = 0; m < lanes; ++m) {
+      int const n = i * lanes + m;
+      RATIFY_UNROLL
+      for (int c = 0; c < Columns; ++c) {
+        state[n][c] = detail::fma_rn(k[n], u[c], state[n][c]);
+        partial[m][c] = detail::fma_rn(q[n], state[n][c], partial[m][c]);
+      }
+    }
+  }
+  recurrence_lane_sum<Threads, LaneStride>(block, partial, o);
+}
+
+}  // namespace device
+RATIFY_END_NAMESPACE

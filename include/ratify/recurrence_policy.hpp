@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Knobs of the gated delta rule. Derive and override by name; a misspelt knob compiles silently.
+#pragma once
+
+#include <ratify/numeric.hpp>
+
+RATIFY_BEGIN_NAMESPACE
+
+/// What a launch keeps of the states it passes through.
+enum class recurrence_mode {
+  snapshots,  ///< the state after every row, each in a slot of its own
+  replay,     ///< a checkpoint and a ring of what each row did (not built)
+  read        ///< nothing (not built: snapshots whose slots are all -1 write no state either)
+};
+
+/// Order of one head's state in the pool.
+enum class recurrence_layout {
+  kv,  ///< [key_dim, value_dim]
+  vk   ///< [value_dim, key_dim]
+};
+
+struct recurrence_policy {
+  using input_format = f16;              ///< of q, k and v: f16, bf16 or float
+  using output_format = f16;             ///< f16, bf16 or float
+  static constexpr int key_dim = 128;    ///< elements of a key: 64 or 128
+  static constexpr int value_dim = 128;  ///< elements of a value: 64 or 128
+  static constexpr bool l2norm = true;   ///< q and k become x / sqrt(sum x^2 + 1e-6) first
+  static constexpr auto state_layout = recurrence_layout::kv;
+  static constexpr auto mode = recurrence_mode::snapshots;
+
+  // Schedule: no bit depends on what follows.
+  static constexpr int value_block = 8;     ///< value columns of a block: 2, 4, 8, 16 or 32
+  static constexpr int column_threads = 0;  ///< threads of a value column: 1, 8, or 0 = 8 on a card, 1 on the host
+};
+
+RATIFY_END_NAMESPACE
