@@ -231,6 +231,42 @@ reference::request greedy(int vocab, std::vector<int> const& own, std::vector<in
   return r;
 }
 
+/// A kernel of one's own around `draw_token`: a block a random word, all on one row.
+template <int Threads>
+struct draw_kernel {
+  struct params {
+    float const* logits;
+    int vocab;
+    ratify::device::sampling how;
+    uint32_t const* random;
+    int32_t* token;
+  };
+  static constexpr char const* name = "draw_kernel";
+  static constexpr int block_threads = Threads;
+  template <class Block>
+  using shared_storage = ratify::device::draw_storage<Block>;
+
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
+    auto const out = ratify::device::draw_token(block, p.logits, p.vocab, p.how, p.random[block.block_x()], storage);
+    if (block.thread() == 0) p.token[block.block_x()] = out.token;
+  }
+};
+
+template <int Threads, class Executor>
+std::vector<int32_t> draw(Executor& on, std::vector<float> const& logits, ratify::device::sampling how,
+                          std::vector<uint32_t> const& random) {
+  buffer<float, Executor> row(on, logits);
+  buffer<uint32_t, Executor> words(on, random);
+  buffer<int32_t, Executor> token(on, random.size());
+  auto const s = on.run(ratify::stage<draw_kernel<Threads>>{
+      {static_cast<int>(random.size())},
+      {row.data(), static_cast<int>(logits.size()), how, words.data(), token.data()}});
+  REQUIRE_MESSAGE(s, s.reason());
+  return token.read();
+}
+
 /// Upper quantile of chi-square at 1e-6 (Wilson and Hilferty).
 double chi_square_limit(int degrees) {
   double const a = 2.0 / (9.0 * degrees), c = 1.0 - a + 4.7534 * std::sqrt(a);
@@ -665,6 +701,59 @@ TEST_CASE("acceptance of every vocabulary around the sizes where the way of sear
       auto tokens = expected.tokens;
       CHECK(all.template row_tokens<32>() == tokens);
       CHECK(all.template row_tokens<512>() == tokens);
+    });
+  }
+}
+
+TEST_CASE("an entry's share of the random words begins and ends exactly where its mass does") {
+  // n equal entries, n a power of 2: entry i owns the words from i * 2^32 / n up.
+  for (int n : {4, 256, 4096}) {
+    uint64_t const share = (uint64_t{1} << 32) / static_cast<uint64_t>(n);
+    std::vector<uint32_t> random{0, 0xffffffffu};
+    std::vector<int32_t> all{0, n - 1}, quarter{0, n / 4 - 1};
+    for (int i : {1, n / 4, n / 2, n - 1}) {
+      random.push_back(static_cast<uint32_t>(static_cast<uint64_t>(i) * share - 1));
+      random.push_back(random.back() + 1);
+      all.insert(all.end(), {i - 1, i});
+      for (size_t at : {random.size() - 2, random.size() - 1})
+        quarter.push_back(static_cast<int>(random[at] / share / 4));
+    }
+    std::vector<int32_t> more = quarter;  // a top_p just above 1/4 keeps one entry more
+    for (size_t i = 0; i < more.size(); ++i)
+      more[i] = static_cast<int>(static_cast<uint64_t>(random[i]) * static_cast<uint64_t>(n / 4 + 1) >> 32);
+    std::vector<float> const row(size_t(n), 3.0f);
+    CAPTURE(n);
+    on_each_executor([&](auto& on) {
+      CHECK(draw<32>(on, row, {1.0f, 1.0f, 0}, random) == all);
+      CHECK(draw<512>(on, row, {1.0f, 1.0f, 0}, random) == all);
+      CHECK(draw<32>(on, row, {1.0f, 0.25f, 0}, random) == quarter);
+      CHECK(draw<512>(on, row, {1.0f, 0.25f, 0}, random) == quarter);
+      CHECK(draw<32>(on, row, {1.0f, 0x1.000002p-2f, 0}, random) == more);
+      CHECK(draw<32>(on, row, {1.0f, 0x1p-20f, n - 1}, random) == std::vector<int32_t>(random.size(), 0));
+      CHECK(draw<32>(on, row, {1.0f, 1.0f, n / 4}, random) == quarter);
+      CHECK(draw<512>(on, row, {1.0f, 1.0f, n / 4}, random) == quarter);
+    });
+  }
+}
+
+TEST_CASE("the last unit of an entry's mass is its own") {
+  // Two entries, and a word whose draw point is the last unit of the first one's mass: one in some 2^8 pairs has one.
+  random_source random(9);
+  int found = 0;
+  while (found < 4) {
+    float const second = -random.uniform(0.1f, 6.0f);
+    uint64_t const first_mass = uint64_t{1} << 40, total = first_mass + ratify::device::mass(second, 0.0f, 1.0f);
+    auto const word = static_cast<uint32_t>((static_cast<reference::uint128>(first_mass) << 32) / total);
+    if (ratify::device::draw_point(word, total) != first_mass - 1) continue;
+    ++found;
+    on_each_executor([&](auto& on) {
+      std::vector<int32_t> const expected{0, 1};
+      CHECK(draw<32>(on, {0.0f, second}, {1.0f, 1.0f, 0}, {word, word + 1}) == expected);
+      // The same among entries without mass, where histograms find it.
+      std::vector<float> row(600, -1000.0f);
+      row[0] = 0.0f;
+      row[1] = second;
+      CHECK(draw<512>(on, row, {1.0f, 1.0f, 0}, {word, word + 1}) == expected);
     });
   }
 }
