@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a run says at its end, as text or as JSON.
+#pragma once
+
+#include <generate/decoding.hpp>
+#include <generate/options.hpp>
+#include <generate/output.hpp>
+#include <generate/timing.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <string>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <sys/resource.h>
+#endif
+
+namespace generate {
+
+/// Everything there is to say about a run.
+struct run_summary {
+  decoded speculative;
+  operation_times times;
+  bool compared = false;
+  decoded plain;
+  std::string difference;  ///< "" when the plain run is identical
+};
+
+/// Most memory the process had, in MiB; 0 where it is not known.
+inline double peak_mebibytes() {
+#if defined(__unix__) || defined(__APPLE__)
+  rusage usage{};
+  if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
+#if defined(__APPLE__)
+  return static_cast<double>(usage.ru_maxrss) / (1 << 20);
+#else
+  return static_cast<double>(usage.ru_maxrss) / (1 << 10);
+#endif
+#else
+  return 0;
+#endif
+}
+
+inline std::string bytes_of(std::vector<int32_t> const& tokens) {
+  std::string text;
+  for (int32_t const t : tokens)
+    if (t >= 0 && t < 256) text += static_cast<char>(t);
+  return text;
+}
+
+inline double per_round(double total, decoded const& d) { return d.rounds > 0 ? total / d.rounds : 0; }
+
+inline void print_text(options const& o, run_summary const& s) {
+  decoded const& d = s.speculative;
+  int const tokens = static_cast<int>(d.tokens.size());
+  std::printf("\n\n%d tokens in %d rounds (%s); %s, temperature %g, seed %lld, at most %d drafts a round\n", tokens,
+              d.rounds, describe(d.stop), o.executor.c_str(), static_cast<double>(o.temperature),
+              static_cast<long long>(o.seed), o.drafts);
+  std::printf("a round: %.2f drafts proposed, %.2f accepted, %.2f tokens emitted\n", per_round(d.proposed, d),
+              per_round(d.accepted, d), per_round(tokens, d));
+  std::printf("time: prompt %.1f ms; a round %.2f ms and %.2f ms of drafting\n", 1e3 * d.prompt_seconds,
+              1e3 * per_round(d.round_seconds, d), 1e3 * per_round(d.drafting_seconds, d));
+  double total = 0;
+  for (double const seconds : s.times.seconds) total += seconds;
+  if (total > 0) {
+    std::printf("by operation, the prompt's launches included:\n");
+    for (size_t i = 0; i < operation_count; ++i)
+      std::printf("  %-15s %6lld launches %9.2f ms %5.1f %%\n", operation_names[i],
+                  static_cast<long long>(s.times.launches[i]), 1e3 * s.times.seconds[i],
+                  100 * s.times.seconds[i] / total);
+  }
+  if (double const peak = peak_mebibytes(); peak > 0) std::printf("peak memory: %.0f MiB\n", peak);
+  if (!s.compared) return;
+  double const with = d.round_seconds + d.drafting_seconds, without = s.plain.round_seconds;
+  std::printf("plain decoding: %d rounds of %.2f ms; drafts made the same text %.2f times as fast\n", s.plain.rounds,
+              1e3 * per_round(without, s.plain), with > 0 ? without / with : 0);
+  if (s.difference.empty())
+    std::printf("identical to plain decoding: every token, every recurrent state, every visible key and value\n");
+  else
+    std::printf("DIFFERS from plain decoding: %s\n", s.difference.c_str());
+}
+
+inline void print_json(options const& o, run_summary const& s) {
+  decoded const& d = s.speculative;
+  nlohmann::ordered_json operations = nlohmann::ordered_json::object();
+  for (size_t i = 0; i < operation_count; ++i)
+    if (s.times.launches[i] > 0)
+      operations[operation_names[i]] = {{"launches", s.times.launches[i]}, {"seconds", s.times.seconds[i]}};
+  nlohmann::ordered_json out = {
+      {"prompt", o.prompt},
+      {"text", bytes_of(d.tokens)},
+      {"tokens", d.tokens},
+      {"stop", describe(d.stop)},
+      {"executor", o.executor},
+      {"temperature", o.temperature},
+      {"seed", o.seed},
+      {"drafts", o.drafts},
+      {"rounds", d.rounds},
+      {"proposed", d.proposed},
+      {"accepted", d.accepted},
+      {"tokens_per_round", per_round(static_cast<double>(d.tokens.size()), d)},
+      {"prompt_seconds", d.prompt_seconds},
+      {"round_seconds", d.round_seconds},
+      {"drafting_seconds", d.drafting_seconds},
+      {"operations", operations},
+      {"peak_mebibytes", peak_mebibytes()},
+  };
+  if (s.compared)
+    out["compare"] = {{"identical", s.difference.empty()},
+                      {"difference", s.difference},
+                      {"rounds", s.plain.rounds},
+                      {"round_seconds", s.plain.round_seconds}};
+  // Bytes that are not UTF-8 become U+FFFD in the text; the tokens hold them.
+  std::printf("%s\n", out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+}
+
+}  // namespace generate
