@@ -60,12 +60,11 @@ auto run_rmsnorm(Executor& on, std::vector<typename Policy::input_format> const&
   buffer<typename Policy::weight_format, Executor> dw(on, weight);
   buffer<output, Executor> dout(on, x.size());
   typename ratify::rmsnorm<Policy>::params p;
-  auto const c = static_cast<int64_t>(columns);
   p.x = {dx.data(), static_cast<int64_t>(stride)};
-  if (!residual.empty()) p.residual = {dr.data(), c};
-  p.residual_out = {in_place ? dr.data() : ds.data(), c};
+  if (!residual.empty()) p.residual = {dr.data(), int64_t(columns)};
+  p.residual_out = {in_place ? dr.data() : ds.data(), int64_t(columns)};
   p.weight = dw.data();
-  p.out = {dout.data(), c};
+  p.out = {dout.data(), int64_t(columns)};
   p.rows = static_cast<int>(rows);
   p.columns = static_cast<int>(columns);
   p.eps = eps;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A thread owns one column of one split for a tile of rows.
+/// A thread owns one or two columns of one split for a tile of rows.
 #pragma once
 
 #include <ratify/device/projection.cuh>
@@ -7,7 +7,7 @@
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
 
-/// Block: `columns` columns by `split_k` splits, a warp 32 columns of one split. Grid: column tiles, row tiles.
+/// Block: `columns` columns by `split_k` splits, a warp 32 or 64 columns of one split. Grid: column tiles, row tiles.
 template <class Policy, int Rows>
 struct projection_kernel {
   using params = projection_params<Policy>;
@@ -47,9 +47,9 @@ struct projection_kernel {
   template <class Block>
   RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
     constexpr int splits = traits::splits, columns = traits::columns, stage_k = traits::stage_k;
-    int const split = block.thread() / columns, column = block.thread() % columns;
-    int const n = block.block_x() * columns + column;
-    bool const inside = n < p.n;
+    constexpr int mine = traits::thread_columns, split_threads = traits::split_threads;
+    int const split = block.thread() / split_threads, member = block.thread() % split_threads;
+    int const first_column = block.block_x() * columns;
     int64_t const first_row = int64_t{block.block_y()} * Rows;
     int const rows = min_of(static_cast<int>(p.rows - first_row), Rows);
 
@@ -61,56 +61,78 @@ struct projection_kernel {
 
     // A row of weights starts on 16 bytes if the first one does and K is a multiple of 32.
     bool const wide = p.k % 32 == 0 && aligned_to(p.w_packed, 16);
-    uint8_t const* const packed = p.w_packed + int64_t{n} * (p.k / 2);
-    e4m3 const* const scale = p.w_scale + int64_t{n} * (p.k / nvfp4_group);
-    float const w_global = inside ? device::global_scale(p.w_global, p.segment_end, p.segments, n) : 0.0f;
     auto const groups_at = [&](int k) { return min_of((end - k) / nvfp4_group, 2); };
-
-    float sum[Rows];
+    uint8_t const* packed[mine];
+    e4m3 const* scale[mine];
+    float w_global[mine], sum[mine][Rows];
+    weights next[mine];
     RATIFY_UNROLL
-    for (int r = 0; r < Rows; ++r) sum[r] = 0.0f;
+    for (int c = 0; c < mine; ++c) {
+      // A column past the last one reads the last one's weights and is not stored.
+      int const n = min_of(first_column + c * split_threads + member, p.n - 1);
+      packed[c] = p.w_packed + int64_t{n} * (p.k / 2);
+      scale[c] = p.w_scale + int64_t{n} * (p.k / nvfp4_group);
+      w_global[c] = device::global_scale(p.w_global, p.segment_end, p.segments, n);
+      next[c] = begin < end ? load(packed[c], scale[c], begin, groups_at(begin), wide) : weights{};
+      RATIFY_UNROLL
+      for (int r = 0; r < Rows; ++r) sum[c][r] = 0.0f;
+    }
 
     float* const x = storage.values + split * stage_k * Rows;
-    weights next{};
-    if (inside && begin < end) next = load(packed, scale, begin, groups_at(begin), wide);
     for (int offset = 0; offset < longest; offset += stage_k) {
       int const first = begin + offset, last = min_of(first + stage_k, end);
       if (offset > 0) block.barrier();
-      for (int i = column; i < (last - first) * Rows; i += columns) {
+      for (int i = member; i < (last - first) * Rows; i += split_threads) {
         int const r = i % Rows, k = first + i / Rows;
         x[i] = r < rows ? to_float(p.x.row(first_row + r)[k]) : 0.0f;
       }
       block.barrier();
-      if (!inside) continue;
       for (int k = first; k < last; k += 32) {
-        weights const w = next;
-        // The next load is under way while this one's products are summed.
-        if (k + 32 < end) next = load(packed, scale, k + 32, groups_at(k + 32), wide);
-        float const* const at = x + (k - first) * Rows;
-        device::accumulate_group<Policy::effective_scale>(w.codes[0], w.scale[0], w_global, at, sum);
-        if (groups_at(k) > 1)
-          device::accumulate_group<Policy::effective_scale>(w.codes[1], w.scale[1], w_global, at + nvfp4_group * Rows,
+        weights now[mine];
+        RATIFY_UNROLL
+        for (int c = 0; c < mine; ++c) {
+          now[c] = next[c];
+          // The next load is under way while this one's products are summed.
+          if (k + 32 < end) next[c] = load(packed[c], scale[c], k + 32, groups_at(k + 32), wide);
+        }
+        int const groups = groups_at(k);
+        RATIFY_UNROLL
+        for (int g = 0; g < 2; ++g) {
+          if (g >= groups) break;
+          vector8 codes[mine];
+          float effective[mine];
+          RATIFY_UNROLL
+          for (int c = 0; c < mine; ++c) {
+            codes[c] = now[c].codes[g];
+            effective[c] = device::group_scale<Policy::effective_scale>(now[c].scale[g], w_global[c]);
+          }
+          device::accumulate_group<Policy::effective_scale>(codes, effective, x + (k - first + g * nvfp4_group) * Rows,
                                                             sum);
+        }
       }
     }
 
-    auto const store = [&](int r, int c, float y) {
-      int const out = block.block_x() * columns + c;
-      if (p.bias != nullptr) y = add_rn(y, p.bias[out]);
-      p.y.row(first_row + r)[out] = convert<typename Policy::output_format>(y);
+    auto const store = [&](int r, int column, float y) {
+      int const n = first_column + column;
+      if (n >= p.n) return;
+      if (p.bias != nullptr) y = add_rn(y, p.bias[n]);
+      p.y.row(first_row + r)[n] = convert<typename Policy::output_format>(y);
     };
-    if constexpr (splits == 1) {
-      if (!inside) return;
+    if constexpr (splits > 1) block.barrier();
+    RATIFY_UNROLL
+    for (int c = 0; c < mine; ++c) {
       RATIFY_UNROLL
-      for (int r = 0; r < Rows; ++r)
-        if (r < rows) store(r, column, sum[r]);
-    } else {
-      block.barrier();
-      RATIFY_UNROLL
-      for (int r = 0; r < Rows; ++r) storage.values[(split * Rows + r) * columns + column] = sum[r];
+      for (int r = 0; r < Rows; ++r) {
+        int const column = c * split_threads + member;
+        if constexpr (splits > 1)
+          storage.values[(split * Rows + r) * columns + column] = sum[c][r];
+        else if (r < rows)
+          store(r, column, sum[c][r]);
+      }
+    }
+    if constexpr (splits > 1) {
       block.barrier();
       for (int i = block.thread(); i < rows * columns; i += block_threads) {
-        if (block.block_x() * columns + i % columns >= p.n) continue;
         float y = storage.values[i];
         for (int s = 1; s < splits; ++s) y = add_rn(y, storage.values[s * Rows * columns + i]);
         store(i / columns, i % columns, y);

@@ -7,20 +7,21 @@
 #include <ratify/status.hpp>
 #include <ratify/views.hpp>
 
-#define RATIFY_PROJECTION_RULES(RULE)                                                                              \
-  RULE(policy, (RATIFY_STD::is_base_of_v<projection_policy, Policy>),                                              \
-       "ratify::projection: the policy must derive from ratify::projection_policy")                                \
-  RULE(input_format, (detail::is_one_of_v<typename Policy::input_format, float, f16, bf16>),                       \
-       "ratify::projection: input_format must be float, f16 or bf16")                                              \
-  RULE(output_format, (detail::is_one_of_v<typename Policy::output_format, float, f16, bf16>),                     \
-       "ratify::projection: output_format must be float, f16 or bf16")                                             \
-  RULE(split_k, (Policy::split_k >= 1 && Policy::split_k <= 32), "ratify::projection: split_k must be 1 to 32")    \
-  RULE(effective_scale,                                                                                            \
-       (RATIFY_STD::is_same_v<RATIFY_STD::remove_const_t<decltype(Policy::effective_scale)>, projection_scale> &&  \
-        (Policy::effective_scale == projection_scale::fp16 || Policy::effective_scale == projection_scale::fp32)), \
-       "ratify::projection: effective_scale must be projection_scale::fp16 or projection_scale::fp32")             \
-  RULE(column_warps,                                                                                               \
-       (Policy::column_warps >= 0 && Policy::column_warps <= 8 && Policy::column_warps * Policy::split_k <= 32),   \
+#define RATIFY_PROJECTION_RULES(RULE)                                                                             \
+  RULE(policy, (RATIFY_STD::is_base_of_v<projection_policy, Policy>),                                             \
+       "ratify::projection: the policy must derive from ratify::projection_policy")                               \
+  RULE(input_format, (detail::is_one_of_v<typename Policy::input_format, float, f16, bf16>),                      \
+       "ratify::projection: input_format must be float, f16 or bf16")                                             \
+  RULE(output_format, (detail::is_one_of_v<typename Policy::output_format, float, f16, bf16>),                    \
+       "ratify::projection: output_format must be float, f16 or bf16")                                            \
+  RULE(split_k, (Policy::split_k >= 1 && Policy::split_k <= 32), "ratify::projection: split_k must be 1 to 32")   \
+  RULE(effective_scale,                                                                                           \
+       (RATIFY_STD::is_same_v<RATIFY_STD::remove_const_t<decltype(Policy::effective_scale)>, projection_scale> && \
+        (static_cast<projection_scale>(Policy::effective_scale) == projection_scale::fp16 ||                      \
+         static_cast<projection_scale>(Policy::effective_scale) == projection_scale::fp32)),                      \
+       "ratify::projection: effective_scale must be projection_scale::fp16 or projection_scale::fp32")            \
+  RULE(column_warps,                                                                                              \
+       (Policy::column_warps >= 0 && Policy::column_warps <= 8 && Policy::column_warps * Policy::split_k <= 32),  \
        "ratify::projection: column_warps must be 0 (chosen) to 8, and column_warps * split_k at most 32 warps")
 #define RATIFY_PROJECTION_LAUNCH_RULES(RULE)                                                                        \
   RULE(rows, (p.rows >= 0), "ratify::projection: rows must not be negative")                                        \
@@ -74,9 +75,12 @@ inline constexpr int projection_block = 64;
 template <class Policy, int Rows>
 struct projection_traits {
   static constexpr int splits = Policy::split_k;
-  static constexpr int column_warps = Policy::column_warps > 0 ? Policy::column_warps : splits > 4 ? 1 : 4 / splits;
-  static constexpr int columns = 32 * column_warps;
-  static constexpr int block_threads = columns * splits;
+  // Two columns a thread: two chains on a CPU, half the reads of activations on a card. Many rows are chains enough.
+  static constexpr int thread_columns = Rows <= 8 ? 2 : 1;
+  static constexpr int column_warps = Policy::column_warps > 0 ? Policy::column_warps : splits > 2 ? 1 : 2 / splits;
+  static constexpr int split_threads = 32 * column_warps;
+  static constexpr int columns = split_threads * thread_columns;
+  static constexpr int block_threads = split_threads * splits;
 
   // Activations are staged so many columns of K at a time: as many as 32 KiB hold, 32 at least.
   static constexpr int staged(int k) {

@@ -307,6 +307,28 @@ RATIFY_HD inline vector8 load_8_bytes(void const* p) {
   return v;
 }
 
+/// N floats at p, which lie on 16 bytes if N is a multiple of 4. A card reads them as vectors into `registers`. A host
+/// compiler vectorises best from where they are, and if it cannot tell two uses of them apart (g++ 12 otherwise gathers
+/// them one by one).
+template <int N>
+RATIFY_HD inline float const* staged_floats(float const* p, float (&registers)[N]) {
+#if defined(__CUDA_ARCH__)
+  constexpr int wide = N % 4 == 0 ? N : 0;
+  RATIFY_UNROLL
+  for (int i = 0; i < wide; i += 4) {
+    float4 const four = *reinterpret_cast<float4 const*>(p + i);
+    registers[i] = four.x, registers[i + 1] = four.y, registers[i + 2] = four.z, registers[i + 3] = four.w;
+  }
+  RATIFY_UNROLL
+  for (int i = wide; i < N; ++i) registers[i] = p[i];
+  return registers;
+#else
+  (void)registers;
+  asm("" : "+r"(p));
+  return p;
+#endif
+}
+
 /// w[i] = FP16 nearest to (value of E2M1 code i) * scale, as FP32, for the 16 codes of two words, low nibble first.
 /// `scale` is a value that FP16 holds. On a card a product is one FP16 multiplication; on the host the 8 magnitudes are
 /// multiplied once and the codes look them up (a table indexed at run time would be local memory on a card).

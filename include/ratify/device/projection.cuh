@@ -15,32 +15,40 @@ RATIFY_HD inline float global_scale(float const* w_global, int32_t const* segmen
   return 0.0f;
 }
 
-/// Adds one scale group's 16 products to each row's sum, k ascending. x is [16][Rows] in FP32.
-template <projection_scale Scale, int Rows>
-RATIFY_HD inline void accumulate_group(detail::vector8 const& codes, e4m3 w_scale, float w_global, float const* x,
-                                       float (&sum)[Rows]) {
+/// The scale of a group of 16 weights under the policy's rounding.
+template <projection_scale Scale>
+RATIFY_HD inline float group_scale(e4m3 w_scale, float w_global) {
+  return Scale == projection_scale::fp16 ? nvfp4_scale_fp16(w_scale, w_global) : nvfp4_scale_fp32(w_scale, w_global);
+}
+
+/// Adds one scale group's 16 products of each column to each row's sum, k ascending. x is [16][Rows] in FP32, on 16
+/// bytes where Rows is a multiple of 4; a scale is what `group_scale` gives.
+template <projection_scale Scale, int Columns, int Rows>
+RATIFY_HD inline void accumulate_group(detail::vector8 const (&codes)[Columns], float const (&scale)[Columns],
+                                       float const* x, float (&sum)[Columns][Rows]) {
   using namespace detail;
-  float w[nvfp4_group];
-  if constexpr (Scale == projection_scale::fp16) {
-    scaled_e2m1_x16(codes, nvfp4_scale_fp16(w_scale, w_global), w);
+  constexpr bool matched = Scale == projection_scale::fp16;
+  float w[Columns][nvfp4_group], part[Columns][Rows];
+  RATIFY_UNROLL
+  for (int c = 0; c < Columns; ++c) {
+    scaled_e2m1_x16(codes[c], matched ? scale[c] : 1.0f, w[c]);
     RATIFY_UNROLL
-    for (int i = 0; i < nvfp4_group; ++i) {
+    for (int r = 0; r < Rows; ++r) part[c][r] = matched ? sum[c][r] : 0.0f;
+  }
+  RATIFY_UNROLL
+  for (int i = 0; i < nvfp4_group; ++i) {
+    RATIFY_UNROLL
+    for (int c = 0; c < Columns; ++c) {
+      float registers[Rows];
+      float const* const at = staged_floats(x + i * Rows, registers);
       RATIFY_UNROLL
-      for (int r = 0; r < Rows; ++r) sum[r] = fma_rn(x[i * Rows + r], w[i], sum[r]);
+      for (int r = 0; r < Rows; ++r) part[c][r] = fma_rn(at[r], w[c][i], part[c][r]);
     }
-  } else {
-    scaled_e2m1_x16(codes, 1.0f, w);
-    float const scale = nvfp4_scale_fp32(w_scale, w_global);
-    float part[Rows];
+  }
+  RATIFY_UNROLL
+  for (int c = 0; c < Columns; ++c) {
     RATIFY_UNROLL
-    for (int r = 0; r < Rows; ++r) part[r] = 0.0f;
-    RATIFY_UNROLL
-    for (int i = 0; i < nvfp4_group; ++i) {
-      RATIFY_UNROLL
-      for (int r = 0; r < Rows; ++r) part[r] = fma_rn(x[i * Rows + r], w[i], part[r]);
-    }
-    RATIFY_UNROLL
-    for (int r = 0; r < Rows; ++r) sum[r] = fma_rn(part[r], scale, sum[r]);
+    for (int r = 0; r < Rows; ++r) sum[c][r] = matched ? part[c][r] : fma_rn(part[c][r], scale[c], sum[c][r]);
   }
 }
 
