@@ -349,8 +349,8 @@ RATIFY_HD inline void scaled_e2m1_x16(vector8 const& codes, float scale, float (
     }
   }
 #else
-  // The products are exact in FP32. Between these bounds they are normal FP16 numbers, or zero, so that only 1.5 * scale
-  // needs rounding and the others are it, or the scale, times a power of two.
+  // The products are exact in FP32. Between these bounds they are normal FP16 numbers, or zero, so that only 1.5 *
+  // scale needs rounding and the others are it, or the scale, times a power of two.
   uint32_t const a = bits(scale) & 0x7fffffffu;
   bool const plain = a - 0x39000000u < 0x46000000u - 0x39000000u;  // 2^-13 to 2^13
   float table[16];
