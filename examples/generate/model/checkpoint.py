@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demo model's geometry and its file format.
 
 Every linear layer is stored as NVFP4 under the names that compressed-tensors

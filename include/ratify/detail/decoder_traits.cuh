@@ -5,16 +5,17 @@
 #include <ratify/decoder_policy.hpp>
 #include <ratify/status.hpp>
 
-#define RATIFY_DECODE_RULES(RULE)                                                                                 \
-  RULE(policy, (RATIFY_STD::is_base_of_v<decode_policy, Policy>),                                                 \
-       "ratify::decode: the policy must derive from ratify::decode_policy")                                       \
-  RULE(format, (detail::is_one_of_v<typename Policy::format, e4m3, e5m2, e2m1x2>),                                \
-       "ratify::decode: format must be e4m3, e5m2 or e2m1x2")                                                     \
-  RULE(to, (detail::is_one_of_v<typename Policy::to, float, f16>), "ratify::decode: to must be float or f16")     \
-  RULE(revision_type, (RATIFY_STD::is_same_v<decltype(Policy::revision), decoder_revision const>),                \
-       "ratify::decode: revision must be a ratify::decoder_revision")                                             \
-  RULE(revision,                                                                                                  \
-       (RATIFY_STD::is_same_v<typename Policy::format, e4m3> || Policy::revision == decoder_revision::reference), \
+#define RATIFY_DECODE_RULES(RULE)                                                                             \
+  RULE(policy, (RATIFY_STD::is_base_of_v<decode_policy, Policy>),                                             \
+       "ratify::decode: the policy must derive from ratify::decode_policy")                                   \
+  RULE(format, (detail::is_one_of_v<typename Policy::format, e4m3, e5m2, e2m1x2>),                            \
+       "ratify::decode: format must be e4m3, e5m2 or e2m1x2")                                                 \
+  RULE(to, (detail::is_one_of_v<typename Policy::to, float, f16>), "ratify::decode: to must be float or f16") \
+  RULE(revision_type, (RATIFY_STD::is_same_v<decltype(Policy::revision), decoder_revision const>),            \
+       "ratify::decode: revision must be a ratify::decoder_revision")                                         \
+  RULE(revision,                                                                                              \
+       (RATIFY_STD::is_same_v<typename Policy::format, e4m3> ||                                               \
+        static_cast<decoder_revision>(Policy::revision) == decoder_revision::reference),                      \
        "ratify::decode: revision must be reference unless format is e4m3; the other formats have one decoder")
 #define RATIFY_DECODE_LAUNCH_RULES(RULE)                                    \
   RULE(codes, (p.count >= 0), "ratify::decode: count must not be negative") \

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Each case but 0 is refused with the text it names.
+#include <ratify/acceptance.cuh>
+
+#if RATIFY_CASE == 0
+struct policy : ratify::acceptance_policy {
+  using logit_format = ratify::bf16;
+};
+#elif RATIFY_CASE == 1
+// EXPECT: ratify::acceptance: the policy must derive from ratify::acceptance_policy
+struct policy {
+  using logit_format = float;
+  static constexpr auto rule = ratify::acceptance_rule::coupled;
+};
+#elif RATIFY_CASE == 2
+// EXPECT: ratify::acceptance: logit_format must be float, f16 or bf16
+struct policy : ratify::acceptance_policy {
+  using logit_format = double;
+};
+#elif RATIFY_CASE == 3
+// EXPECT: ratify::acceptance: rule must be a ratify::acceptance_rule
+struct policy : ratify::acceptance_policy {
+  static constexpr int rule = 0;
+};
+#elif RATIFY_CASE == 4
+// EXPECT: ratify::acceptance: rule must be acceptance_rule::coupled; rejection is not built
+struct policy : ratify::acceptance_policy {
+  static constexpr auto rule = ratify::acceptance_rule::rejection;
+};
+#endif
+
+ratify::acceptance<policy>::params p;

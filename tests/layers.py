@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the layers of include/ratify and the rules that text can show: layers.py [ROOT] [--self-test]"""
+import pathlib
+import re
+import sys
+import tempfile
+
+# A header may include headers of lower layers and, below the policies, of its own. Every header stands in this table or
+# belongs to an operation by its name; an operation's headers include their own operation's and device/* alone.
+FOUNDATION = {
+    "version.hpp": 0, "config.hpp": 0, "detail/meta.hpp": 0,
+    "status.hpp": 1, "numeric.hpp": 1, "dispatch.hpp": 1, "views.hpp": 1, "detail/ptx.cuh": 1, "detail/math.cuh": 1,
+    "detail/block.cuh": 1, "detail/fiber_pool.hpp": 1, "detail/floating_environment.hpp": 1, "detail/collectives.cuh": 1,
+    "executor.hpp": 2, "host.hpp": 2, "revision.hpp": 2, "nvfp4.hpp": 2, "detail/host_block.hpp": 2,
+    "detail/launch.cuh": 2, "detail/decode.cuh": 2, "detail/softmax_state.cuh": 2, "detail/philox.cuh": 2,
+    "ratify.cuh": 9,
+}
+OPERATION = [  # pattern, layer, layers it may include of its own operation
+    (r"(\w+)_policy\.hpp", 3),
+    (r"detail/(\w+)_traits\.cuh", 4),
+    (r"device/(\w+)\.cuh", 5),
+    (r"detail/(\w+)_kernels\.cuh", 6),
+    (r"(\w+)\.cuh", 7),
+]
+
+# What may stand only in the headers named.
+ONLY_IN = [
+    (r"\basm\b|\b__asm__\b", {"detail/ptx.cuh"}, "asm"),
+    (r"\b__CUDA_ARCH__\b", {"detail/ptx.cuh", "config.hpp"}, "__CUDA_ARCH__"),
+    (r"\b__global__\b", {"detail/launch.cuh"}, "__global__"),
+    (r"#\s*include\s*<boost/", {"detail/fiber_pool.hpp"}, "Boost"),
+    (r"#\s*include\s*<cub/", {"detail/collectives.cuh"}, "CUB"),
+    (r"#\s*include\s*<cuda_runtime", {"detail/launch.cuh"}, "the CUDA runtime"),
+    (r"#\s*include\s*<(iostream|ostream|istream|sstream|cstdio|stdio\.h)>", set(), "stream or stdio headers"),
+    (r"\b(getenv|secure_getenv)\b", set(), "getenv"),
+    (r"^using namespace\b", set(), "using namespace at namespace scope"),
+    (r'#\s*include\s*"', set(), 'an include in quotes (write <ratify/...>)'),
+    (r"\b(malloc|calloc|realloc|aligned_alloc)\s*\(|\bnew\b|std::(vector|string|function|map)\b",
+     {"host.hpp", "detail/fiber_pool.hpp"}, "allocation"),
+    (r"\bthrow\b|\btry\b", {"detail/fiber_pool.hpp"}, "exceptions"),
+    (r"__int128", set(), "__int128"),
+    (r"\b__cplusplus\b", {"config.hpp"}, "__cplusplus (MSVC keeps it at 199711)"),
+    (r"(?<![\w.])(and|or|not|xor|and_eq|or_eq|not_eq)\b(?!\w)", set(), "an alternative token (and, or, not)"),
+    (r"(?<![\w:])(?:std::)?(expf?|exp2f?|logf?|log2f?|log1pf?|powf?|tanhf?|sqrtf?|rsqrtf?|fmaf?|fmaxf?|fminf?|fabsf?)\(",
+     {"detail/ptx.cuh"}, "libm (use detail/ptx.cuh and detail/math.cuh)"),
+    (r"#\s*define\s+(?!RATIFY_)\w+", set(), "a macro without the prefix RATIFY_"),
+    (r"\b(__fmaf_rn|__fmul_rn|__fadd_rn|__expf|__logf|__shfl\w*|__ballot\w*|__syncthreads|__syncwarp)\b",
+     {"detail/ptx.cuh", "detail/block.cuh"}, "a CUDA intrinsic (use detail/ptx.cuh or the block)"),
+]
+
+
+def without_comments_and_strings(text):
+    """Comments and the contents of literals removed, line breaks kept."""
+    token = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+
+    def blank(match):
+        s = match.group(0)
+        if s.startswith("/"):
+            return "\n" * s.count("\n")
+        if s[0] == "'" and re.search(r"[0-9a-fA-F]$", text[max(0, match.start() - 1):match.start()]):
+            return s  # a digit separator
+        return s[0] * 2
+
+    out, at = [], 0
+    for match in token.finditer(text):
+        line_start = text.rfind("\n", 0, match.start()) + 1
+        out.append(text[at:match.start()])
+        include = re.match(r"\s*#\s*include", text[line_start:match.start()])
+        out.append(match.group(0) if include else blank(match))
+        at = match.end()
+    out.append(text[at:])
+    return "".join(out)
+
+
+def place(name):
+    """(layer, operation or None) of a header, or None."""
+    if name in FOUNDATION:
+        return FOUNDATION[name], None
+    for pattern, layer in OPERATION:
+        if match := re.fullmatch(pattern, name):
+            return layer, match.group(1)
+    return None
+
+
+def check(root):
+    faults = []
+    include = root / "include" / "ratify"
+    headers = {str(p.relative_to(include)): p for p in sorted(include.rglob("*")) if p.suffix in (".hpp", ".cuh")}
+    operations = {m.group(1) for n in headers if (m := re.fullmatch(OPERATION[0][0], n))}
+    edges = {}
+    for name, path in headers.items():
+        text = path.read_text()
+        code = without_comments_and_strings(text)
+
+        def line_of(offset):
+            return code.count("\n", 0, offset) + 1
+
+        def fault(what, offset=None):
+            faults.append(f"include/ratify/{name}{':' + str(line_of(offset)) if offset is not None else ''}: {what}")
+
+        here = place(name)
+        if here is None:
+            fault("stands in no layer: name it after its operation or add it to tests/layers.py")
+            continue
+        layer, operation = here
+        if operation is not None and operation not in operations:
+            fault(f"belongs to an operation without {operation}_policy.hpp: add it to tests/layers.py or name it otherwise")
+        edges[name] = []
+        for match in re.finditer(r"#\s*include\s*<ratify/([^>]+)>", code):
+            other = match.group(1)
+            edges[name].append(other)
+            if other not in headers:
+                fault(f"includes <ratify/{other}>, which is not there", match.start())
+                continue
+            if (there := place(other)) is None:
+                continue
+            allowed = there[0] < layer or (there[0] == layer and layer in (0, 1, 2, 5))
+            if operation is not None and there[1] not in (None, operation) and there[0] != 5:
+                allowed = False
+            if not allowed:
+                fault(f"(layer {layer}) includes {other} (layer {there[0]})", match.start())
+        for pattern, places, what in ONLY_IN:
+            if name in places:
+                continue
+            for match in re.finditer(pattern, code, re.M):
+                fault(f"{what} has no place here", match.start())
+        if "#pragma once" not in code:
+            fault("has no #pragma once")
+        if not re.search(r"^///", text, re.M) and name != "version.hpp":
+            fault("has no /// line that says what it is")
+
+    # No cycles: layers allow neighbours below the policies to include one another.
+    def visit(name, trail):
+        if name in trail:
+            faults.append("include/ratify: a cycle of includes: " + " -> ".join(trail[trail.index(name):] + [name]))
+            return
+        if name in done:
+            return
+        for other in edges.get(name, []):
+            visit(other, trail + [name])
+        done.add(name)
+
+    done = set()
+    for name in edges:
+        visit(name, [])
+
+    # All files that are ours.
+    for folder in ("include", "tests", "examples", "bench", "cmake", ".ci"):
+        for path in sorted((root / folder).rglob("*")):
+            if not path.is_file() or "__pycache__" in path.parts:
+                continue
+            source = path.suffix in (".hpp", ".cuh", ".cpp", ".cu", ".py", ".cmake", ".sh") or path.name == "CMakeLists.txt"
+            if not source:
+                continue
+            name = path.relative_to(root)
+            data = path.read_bytes()
+            lines = data.split(b"\n")
+            if not any(b"SPDX-License-Identifier: Apache-2.0" in line for line in lines[:2]):
+                faults.append(f"{name}:1: no SPDX-License-Identifier: Apache-2.0")
+            for number, line in enumerate(lines, 1):
+                if any(c > 126 or (c < 32 and c != 9) for c in line):
+                    faults.append(f"{name}:{number}: a character outside printable ASCII")
+                    break
+            if path.suffix == ".hpp" and b"#pragma once" not in data:
+                faults.append(f"{name}: has no #pragma once")
+    return faults
+
+
+def self_test():
+    """Each rule finds its fault in a small tree, and the tree without it passes."""
+    good = {
+        "config.hpp": "#pragma once\n///\n",
+        "status.hpp": "#pragma once\n/// asm, getenv(\"X\") in a comment\n#include <ratify/config.hpp>\n",
+        "a_policy.hpp": "#pragma once\n///\n#include <ratify/status.hpp>\n",
+        "b_policy.hpp": "#pragma once\n///\n",
+        "detail/a_traits.cuh": "#pragma once\n///\n#include <ratify/a_policy.hpp>\n",
+        "device/a.cuh": "#pragma once\n///\n#include <ratify/detail/a_traits.cuh>\nchar const* s = \"asm or not\"; int n = 1'000'000;\n",
+        "device/b.cuh": "#pragma once\n///\n#include <ratify/device/a.cuh>\n",
+        "a.cuh": "#pragma once\n///\n#include <ratify/device/a.cuh>\n",
+    }
+    bad = {
+        "status.hpp": ["#include <ratify/a_policy.hpp>", "asm(\"\");", "#if __CUDA_ARCH__ > 1\n#endif", "__global__ void f();",
+                       "#include <boost/context/fiber.hpp>", "#include <iostream>", "auto x = getenv(\"A\");",
+                       "using namespace std;", "#include \"config.hpp\"", "int* p = new int;", "#define NAME 1",
+                       "bool c = a and b;", "float y = std::exp(x);", "float y = fmaxf(a, b);", "__int128 w;",
+                       "#include <ratify/missing.hpp>", "void f() { __syncthreads(); }", "// caf\u00e9"],
+        "device/a.cuh": ["#include <ratify/a.cuh>", "#include <ratify/b_policy.hpp>"],
+        "config.hpp": ["#include <ratify/status.hpp>"],
+        "detail/stray.hpp": ["#pragma once\n///"],
+        "c.cuh": ["#pragma once\n///"],
+    }
+    failures = 0
+
+    def run(files):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, text in files.items():
+                path = root / "include" / "ratify" / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("// SPDX-License-Identifier: Apache-2.0\n" + text + "\n", encoding="utf-8")
+            return check(root)
+
+    if faults := run(good):
+        failures += 1
+        print("self-test: the good tree has faults:", *faults, sep="\n  ")
+    for name, additions in bad.items():
+        for addition in additions:
+            if not run({**good, name: good.get(name, "") + addition}):
+                failures += 1
+                print(f"self-test: not found in {name}: {addition}")
+    for name in good:
+        if not run({**good, name: good[name].replace("#pragma once", "")}):
+            failures += 1
+            print(f"self-test: a missing #pragma once not found in {name}")
+    return failures
+
+
+if __name__ == "__main__":
+    if "--self-test" in sys.argv:
+        sys.exit(1 if self_test() else 0)
+    arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
+    found = check(pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).resolve().parent.parent)
+    print(*found, sep="\n") if found else print("layers and rules: no fault")
+    sys.exit(1 if found else 0)
