@@ -84,10 +84,12 @@ struct operands {
         fresh(on, r.fresh),
         snapshot_slot(on, r.snapshot_slot) {
     int const K = s.key_dim, V = s.value_dim;
-    int64_t const stride = 2 * s.key_heads * K + s.value_heads * V + padding;
-    p.q = {mixed.data(), stride, K};
-    p.k = {mixed.data() + s.key_heads * K, stride, K};
-    p.v = {mixed.data() + 2 * s.key_heads * K, stride, V};
+    p.q.data = mixed.data();
+    p.k.data = p.q.data + s.key_heads * K;
+    p.v.data = p.k.data + s.key_heads * K;
+    p.q.row_stride = p.k.row_stride = p.v.row_stride = 2 * s.key_heads * K + s.value_heads * V + padding;
+    p.q.head_stride = p.k.head_stride = K;
+    p.v.head_stride = V;
     p.g = g.data();
     p.beta = beta.data();
     p.slot_stride = r.slot_stride;
@@ -269,7 +271,7 @@ TEST_CASE("recurrence: 32 rows a request, more than shared storage holds at once
 }
 
 TEST_CASE_TEMPLATE("recurrence: no bit depends on the schedule", Policy, small_policy<2, 8>, small_policy<4, 8>,
-                   small_policy<32, 8>, small_policy<2, 1>, small_policy<32, 1>) {
+                   small_policy<32, 8>, small_policy<16, 1>) {
   random_source random(4);
   auto const s = shape_of<Policy>(1, 3);
   auto r = make_round(random, s, 5, {5, 2}, 3);

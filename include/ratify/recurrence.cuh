@@ -46,7 +46,7 @@ struct recurrence : detail::operation<recurrence<Policy>, recurrence_params<Poli
       constexpr int column_threads = Policy::column_threads != 0 ? Policy::column_threads : (host ? 1 : 8);
       using kernel = detail::recurrence_kernel<Policy, column_threads>;
       if (p.rows == 0) return {};
-      constexpr int blocks = Policy::value_dim / (Policy::value_block * kernel::traits::tiles);
+      constexpr int blocks = Policy::value_dim / (kernel::traits::columns * kernel::traits::tiles);
       return visit(stage<kernel>{{blocks, p.value_heads, p.requests}, p});
     }
   }

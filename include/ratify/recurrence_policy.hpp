@@ -29,8 +29,9 @@ struct recurrence_policy {
   static constexpr auto mode = recurrence_mode::snapshots;
 
   // Schedule: no bit depends on what follows.
-  static constexpr int value_block = 8;     ///< value columns of a block: 2, 4, 8, 16 or 32
-  static constexpr int column_threads = 0;  ///< threads of a value column: 1, 8, or 0 = 8 on a card, 1 on the host
+  static constexpr int value_block = 8;  ///< value columns of a block of 8 threads a column: 2, 4, 8, 16 or 32
+  static constexpr int column_threads =
+      0;  ///< threads of a value column: 1 (host), 4, 8; 0 = 8 on a card, 1 on the host
 };
 
 RATIFY_END_NAMESPACE

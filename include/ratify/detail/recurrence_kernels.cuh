@@ -29,7 +29,7 @@ struct recurrence_kernel {
   struct shared_storage {
     alignas(16) float k[traits::chunk_rows][row_floats];
     alignas(16) float q[traits::chunk_rows][row_floats];
-    float v[traits::chunk_rows][traits::value_block];
+    float v[traits::chunk_rows][traits::columns];
     float decay[traits::chunk_rows];
     float beta[traits::chunk_rows];
     int32_t snapshot[32];
@@ -84,7 +84,7 @@ struct recurrence_kernel {
   RATIFY_ANY_BLOCK
   template <class Block>
   RATIFY_HD static void write_zeros(Block const& block, params const& p, int begin, int end, int head) {
-    constexpr int width = traits::value_block * traits::tiles;
+    constexpr int width = traits::columns * traits::tiles;
     int const first_column = block.block_x() * width;
     for (int i = block.thread(); i < (end - begin) * width; i += block_threads)
       p.out.at(begin + i / width, head)[first_column + i % width] = convert<output_format>(0.0f);
@@ -95,7 +95,7 @@ struct recurrence_kernel {
   RATIFY_HD static void run_tile(Block const& block, params const& p, shared_storage<Block>& storage, int begin,
                                  int rows, int head, int64_t source, int tile) {
     constexpr int warp_columns = traits::warp_threads / ColumnThreads;
-    int const first_column = (block.block_x() * traits::tiles + tile) * traits::value_block;
+    int const first_column = (block.block_x() * traits::tiles + tile) * traits::columns;
     int const in_warp = block.thread() % traits::warp_threads;
     int const part = in_warp / traits::lane_stride % ColumnThreads;
     int const group = block.thread() / traits::warp_threads * warp_columns +
@@ -124,9 +124,9 @@ struct recurrence_kernel {
       if (chunk > 0 || tile > 0) block.barrier();
       // One chunk holds every row where there are several tiles, so the first one's q and k serve all.
       if (tile == 0) stage_rows(block, p, storage, begin + chunk, count, head);
-      for (int i = block.thread(); i < count * traits::value_block; i += block_threads)
-        storage.v[i / traits::value_block][i % traits::value_block] =
-            to_float(p.v.at(begin + chunk + i / traits::value_block, head)[first_column + i % traits::value_block]);
+      for (int i = block.thread(); i < count * traits::columns; i += block_threads)
+        storage.v[i / traits::columns][i % traits::columns] =
+            to_float(p.v.at(begin + chunk + i / traits::columns, head)[first_column + i % traits::columns]);
       block.barrier();
       for (int t = 0; t < count; ++t) {
         float k[keys], q[keys], v[columns], o[columns];

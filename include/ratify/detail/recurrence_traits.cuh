@@ -27,8 +27,10 @@
        (Policy::value_block == 2 || Policy::value_block == 4 || Policy::value_block == 8 ||                            \
         Policy::value_block == 16 || Policy::value_block == 32),                                                       \
        "ratify::recurrence: value_block must be 2, 4, 8, 16 or 32 value columns")                                      \
-  RULE(column_threads, (Policy::column_threads == 0 || Policy::column_threads == 1 || Policy::column_threads == 8),    \
-       "ratify::recurrence: column_threads must be 0, 1 or 8; 0 takes 8 on a card and 1 on the host")
+  RULE(column_threads,                                                                                                 \
+       (Policy::column_threads == 0 || Policy::column_threads == 1 || Policy::column_threads == 4 ||                   \
+        Policy::column_threads == 8),                                                                                  \
+       "ratify::recurrence: column_threads must be 0, 1, 4 or 8; 0 takes 8 on a card and 1 on the host")
 
 #define RATIFY_RECURRENCE_LAUNCH_RULES(RULE)                                                                   \
   RULE(rows, (p.rows >= 0), "ratify::recurrence: rows must not be negative")                                   \
@@ -82,20 +84,21 @@ struct recurrence_support {
   }
 };
 
-/// How one schedule cuts a head. With 8 threads a column, lane l of a column is a thread and a block holds value_block
-/// columns. With 1, a thread holds all lanes of value_block columns, which a CPU turns into vectors, and the block goes
-/// through every column of the head, so that q and k are normalised once.
+/// How one schedule cuts a head. With 8 threads a column, lane l of a column is a thread and a block holds `columns` =
+/// value_block of them. With 1, a thread holds all lanes of 32 columns, which a CPU turns into vectors, and goes
+/// through the whole head, so that q and k are normalised once.
 template <class Policy, int ColumnThreads>
 struct recurrence_traits {
   static constexpr int key_dim = Policy::key_dim;
   static constexpr int value_dim = Policy::value_dim;
-  static constexpr int value_block = Policy::value_block;
   static constexpr bool alone = ColumnThreads == 1;
-  static constexpr int thread_columns = alone ? value_block : 1;
-  static constexpr int block_threads = ColumnThreads * value_block / thread_columns;
+  /// Columns that a block, and that a thread, holds at a time.
+  static constexpr int columns = alone ? 32 : Policy::value_block;
+  static constexpr int thread_columns = alone ? columns : 1;
+  static constexpr int block_threads = ColumnThreads * columns / thread_columns;
   static constexpr int warp_threads = min_of(block_threads, 32);
-  /// Value blocks that one block goes through.
-  static constexpr int tiles = alone ? value_dim / value_block : 1;
+  /// How many times `columns` one block goes through.
+  static constexpr int tiles = alone ? value_dim / columns : 1;
   /// Rows of q, k and v in shared storage at a time.
   static constexpr int chunk_rows = alone ? 32 : 8;
   /// Threads between neighbouring lanes of a column: such that neighbouring threads touch neighbouring elements.
