@@ -233,8 +233,8 @@ TEST_CASE("projection: weights on 8 bytes give the bits of weights on 16") {
   random_source random(17);
   auto o = random_operands<ratify::f16>(random, 8, 70, 160);
   auto const expected = reference::projection(o, 1, false);
-  std::vector<uint8_t> shifted(o.w_packed.size() + 8, 0);
-  std::copy(o.w_packed.begin(), o.w_packed.end(), shifted.begin() + 8);
+  std::vector<uint8_t> shifted(8 + static_cast<size_t>(o.n) * o.k / 2);
+  for (size_t i = 8; i < shifted.size(); ++i) shifted[i] = o.w_packed[i - 8];
   on_each_executor([&](auto& on) {
     using executor = std::decay_t<decltype(on)>;
     device_operands<fp32_output, executor> d(on, o, stored<ratify::f16>(o.x), o.rows);

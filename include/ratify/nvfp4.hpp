@@ -51,6 +51,8 @@ RATIFY_HD inline uint32_t e2m1_from_float(float x) {
   return sign | code;
 }
 
+#if !defined(__CUDACC_RTC__)
+
 /// What rounding to FP16 does to a tensor under effective_scale fp16. Where anything here is not 0, use fp32.
 struct nvfp4_report {
   int64_t zero_scales = 0;       ///< the FP16 scale is 0 and the FP32 one is not
@@ -104,5 +106,7 @@ inline void nvfp4_pack_row(float const* values, int64_t k, float w_global, uint8
       packed_row[group * nvfp4_group / 2 + i] = static_cast<uint8_t>(codes[2 * i] | codes[2 * i + 1] << 4);
   }
 }
+
+#endif
 
 RATIFY_END_NAMESPACE

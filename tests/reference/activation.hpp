@@ -27,9 +27,10 @@ inline float decay_log(float a_log, float x) {
     float const large = std::fabs(a_log) > std::fabs(x) ? a_log : x,
                 small = std::fabs(a_log) > std::fabs(x) ? x : a_log;
     float const lost = sub_rn(small, sub_rn(sum, large)), e = exp_ordered(sum);
-    return canonical(-(std::isfinite(sum) && std::isfinite(e) ? fma_rn(e, lost, e) : e));
+    // By bits: g++ 12 fuses a minus sign before an FMA into it, which loses the sign of a zero.
+    return canonical(negate(std::isfinite(sum) && std::isfinite(e) ? fma_rn(e, lost, e) : e));
   }
-  return canonical(-mul_rn(rate, soft));
+  return canonical(negate(mul_rn(rate, soft)));
 }
 
 /// a, b [rows, value_heads] dense, in FP32.
