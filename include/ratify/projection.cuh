@@ -4,7 +4,9 @@
 
 #include <ratify/detail/launch.cuh>
 #include <ratify/detail/projection_kernels.cuh>
+#if !defined(__CUDACC_RTC__)
 #include <ratify/dispatch.hpp>
+#endif
 
 RATIFY_BEGIN_NAMESPACE
 

@@ -83,7 +83,7 @@ struct projection_traits {
   static constexpr int block_threads = split_threads * splits;
 
   // Activations are staged so many columns of K at a time: as many as 32 KiB hold, 32 at least.
-  static constexpr int staged(int k) {
+  RATIFY_HD static constexpr int staged(int k) {
     return k > 32 && splits * Rows * k * static_cast<int>(sizeof(float)) > 32768 ? staged(k / 2) : k;
   }
   static constexpr int stage_k = staged(512);
