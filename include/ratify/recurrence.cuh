@@ -41,9 +41,10 @@ struct recurrence : detail::operation<recurrence<Policy>, recurrence_params<Poli
     constexpr bool host = std::is_same_v<Executor, host_executor>;
     if constexpr (!host && Policy::column_threads == 1) {
       return {status_code::unsupported,
-              "ratify::recurrence: column_threads 1 is for the host executor; on a card take 0 or 8"};
+              "ratify::recurrence: column_threads 1 is for the host executor; on a card take 0, 4 or 8"};
     } else {
-      constexpr int column_threads = Policy::column_threads != 0 ? Policy::column_threads : (host ? 1 : 8);
+      constexpr int chosen = host ? 1 : (Policy::state_layout == recurrence_layout::kv ? 4 : 8);
+      constexpr int column_threads = Policy::column_threads != 0 ? Policy::column_threads : chosen;
       using kernel = detail::recurrence_kernel<Policy, column_threads>;
       if (p.rows == 0) return {};
       constexpr int blocks = Policy::value_dim / (kernel::traits::columns * kernel::traits::tiles);

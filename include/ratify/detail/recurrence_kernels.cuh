@@ -122,11 +122,13 @@ struct recurrence_kernel {
     for (int chunk = 0; chunk < rows; chunk += traits::chunk_rows) {
       int const count = min_of(rows - chunk, traits::chunk_rows);
       if (chunk > 0 || tile > 0) block.barrier();
-      // One chunk holds every row where there are several tiles, so the first one's q and k serve all.
-      if (tile == 0) stage_rows(block, p, storage, begin + chunk, count, head);
-      for (int i = block.thread(); i < count * traits::columns; i += block_threads)
-        storage.v[i / traits::columns][i % traits::columns] =
-            to_float(p.v.at(begin + chunk + i / traits::columns, head)[first_column + i % traits::columns]);
+      if constexpr (traits::alone) {
+        // One chunk holds every row, so the first tile's q and k serve all.
+        if (tile == 0) stage_rows(block, p, storage, begin + chunk, count, head);
+        stage_values(p, storage, begin + chunk, count, head, first_column);
+      } else {
+        stage_chunk(block, p, storage, begin + chunk, count, head, first_column);
+      }
       block.barrier();
       for (int t = 0; t < count; ++t) {
         float k[keys], q[keys], v[columns], o[columns];
@@ -144,7 +146,8 @@ struct recurrence_kernel {
           RATIFY_UNROLL
           for (int n = 0; n < keys; ++n) {
             RATIFY_UNROLL
-            for (int c = 0; c < columns; ++c) to[element(n, part, first_column + column + c)] = canonical(state[n][c]);
+            for (int c = 0; c < columns; ++c)
+              to[element(n, part, first_column + column + c)] = canonical_result(state[n][c]);
           }
         }
         if (part == 0) {
@@ -163,39 +166,108 @@ struct recurrence_kernel {
                                                          : column * traits::key_dim + key;
   }
 
-  /// q and k of up to chunk_rows rows, normalised, and the rows' gates into shared storage.
+  /// The canonical NaN for any. On a card arithmetic gives no other, and the compiler may see that a maximum with
+  /// itself changes nothing; canonical() would cost three instructions an element.
+  RATIFY_HD static float canonical_result(float x) {
+    if constexpr (traits::alone)
+      return canonical(x);
+    else
+      return max_rn(x, x);
+  }
+
+  /// A row's key (which = 0) or query (1), as a thread's part of it.
+  template <class Part>
+  RATIFY_HD static void load_vector(params const& p, int row, int key_head, int which, int part, Part& x) {
+    auto const* const from = which == 0 ? p.k.at(row, key_head) : p.q.at(row, key_head);
+    RATIFY_UNROLL
+    for (int n = 0; n < keys; ++n) x[n] = to_float(from[device::recurrence_key<ColumnThreads>(n, part)]);
+  }
+
+  /// Normalises vectors and puts them where the rows find them. All threads of a warp call.
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void store_vector(Block const& block, shared_storage<Block>& storage, int t, int which, int part,
+                                     bool wanted, float (&x)[keys]) {
+    if constexpr (Policy::l2norm) device::recurrence_l2norm<ColumnThreads, 1>(block, x);
+    if (!wanted) return;
+    float* const to = (which == 0 ? storage.k[t] : storage.q[t]) + part * part_floats;
+    RATIFY_UNROLL
+    for (int n = 0; n < keys; ++n) to[n] = x[n];
+  }
+
+  /// One thread: q and k of the rows, normalised, and their gates.
   RATIFY_ANY_BLOCK
   template <class Block>
   RATIFY_HD static void stage_rows(Block const& block, params const& p, shared_storage<Block>& storage, int begin,
                                    int count, int head) {
-    constexpr int groups = block_threads / ColumnThreads;
     int const key_head = head / (p.value_heads / p.key_heads);
-    int const part = block.thread() % ColumnThreads, group = block.thread() / ColumnThreads;
-    // Vectors 2 t and 2 t + 1 are k and q of row t. Every thread takes every turn: the sums meet whole warps.
-    RATIFY_UNROLL
-    for (int turn = 0; turn < ceil_div(2 * traits::chunk_rows, groups); ++turn) {
-      if (turn * groups >= 2 * count) break;
-      int const vector = turn * groups + group, t = vector / 2;
-      float x[keys];
-      if (t < count) {
-        auto const* const from = vector % 2 == 0 ? p.k.at(begin + t, key_head) : p.q.at(begin + t, key_head);
-        RATIFY_UNROLL
-        for (int n = 0; n < keys; ++n) x[n] = to_float(from[device::recurrence_key<ColumnThreads>(n, part)]);
-      } else {
-        RATIFY_UNROLL
-        for (int n = 0; n < keys; ++n) x[n] = 0.0f;
+    for (int t = 0; t < count; ++t) {
+      for (int which = 0; which < 2; ++which) {
+        float x[keys];
+        load_vector(p, begin + t, key_head, which, 0, x);
+        store_vector(block, storage, t, which, 0, true, x);
       }
-      if constexpr (Policy::l2norm) device::recurrence_l2norm<ColumnThreads, 1>(block, x);
-      if (t < count) {
-        float* const to = (vector % 2 == 0 ? storage.k[t] : storage.q[t]) + part * part_floats;
-        RATIFY_UNROLL
-        for (int n = 0; n < keys; ++n) to[n] = x[n];
-      }
-    }
-    for (int t = block.thread(); t < count; t += block_threads) {
       int64_t const i = int64_t{begin + t} * p.value_heads + head;
       storage.decay[t] = exp_ordered(p.g[i]);
       storage.beta[t] = p.beta[i];
+    }
+  }
+
+  /// One thread: the values of a tile.
+  template <class Storage>
+  RATIFY_HD static void stage_values(params const& p, Storage& storage, int begin, int count, int head,
+                                     int first_column) {
+    for (int t = 0; t < count; ++t)
+      for (int c = 0; c < columns; ++c) storage.v[t][c] = to_float(p.v.at(begin + t, head)[first_column + c]);
+  }
+
+  /// Many threads: q, k, gates and values of up to chunk_rows rows. A value, a gate and two vectors a thread are
+  /// requested from memory before any is used, so that their latencies fall together.
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void stage_chunk(Block const& block, params const& p, shared_storage<Block>& storage, int begin,
+                                    int count, int head, int first_column) {
+    constexpr int groups = block_threads / ColumnThreads;
+    constexpr int vectors = 2 * traits::chunk_rows;
+    constexpr int at_once = groups < vectors ? 2 : 1;
+    constexpr int values = traits::chunk_rows * traits::columns / block_threads;
+    static_assert(block_threads >= traits::chunk_rows, "ratify: a row's gates are a thread's");
+    int const thread = block.thread(), part = thread % ColumnThreads, group = thread / ColumnThreads;
+    int const key_head = head / (p.value_heads / p.key_heads);
+
+    float v[values], g = 0.0f, beta = 0.0f;
+    RATIFY_UNROLL
+    for (int i = 0; i < values; ++i) {
+      int const at = i * block_threads + thread, t = min_of(at / traits::columns, count - 1);
+      v[i] = to_float(p.v.at(begin + t, head)[first_column + at % traits::columns]);
+    }
+    if (thread < count) {
+      int64_t const i = int64_t{begin + thread} * p.value_heads + head;
+      g = p.g[i];
+      beta = p.beta[i];
+    }
+    // Vectors 2 t and 2 t + 1 are k and q of row t. Every thread takes every turn: the sums meet whole warps.
+    for (int first = 0; first < 2 * count; first += groups * at_once) {
+      float x[at_once][keys];
+      RATIFY_UNROLL
+      for (int i = 0; i < at_once; ++i) {
+        int const vector = first + i * groups + group;
+        load_vector(p, begin + min_of(vector / 2, count - 1), key_head, vector % 2, part, x[i]);
+      }
+      RATIFY_UNROLL
+      for (int i = 0; i < at_once; ++i) {
+        int const vector = first + i * groups + group;
+        store_vector(block, storage, vector / 2, vector % 2, part, vector < 2 * count, x[i]);
+      }
+    }
+    RATIFY_UNROLL
+    for (int i = 0; i < values; ++i) {
+      int const at = i * block_threads + thread;
+      storage.v[at / traits::columns][at % traits::columns] = v[i];
+    }
+    if (thread < count) {
+      storage.decay[thread] = exp_ordered(g);
+      storage.beta[thread] = beta;
     }
   }
 };

@@ -30,7 +30,7 @@
   RULE(column_threads,                                                                                                 \
        (Policy::column_threads == 0 || Policy::column_threads == 1 || Policy::column_threads == 4 ||                   \
         Policy::column_threads == 8),                                                                                  \
-       "ratify::recurrence: column_threads must be 0, 1, 4 or 8; 0 takes 8 on a card and 1 on the host")
+       "ratify::recurrence: column_threads must be 0, 1, 4 or 8; 0 chooses")
 
 #define RATIFY_RECURRENCE_LAUNCH_RULES(RULE)                                                                   \
   RULE(rows, (p.rows >= 0), "ratify::recurrence: rows must not be negative")                                   \
@@ -84,8 +84,8 @@ struct recurrence_support {
   }
 };
 
-/// How one schedule cuts a head. With 8 threads a column, lane l of a column is a thread and a block holds `columns` =
-/// value_block of them. With 1, a thread holds all lanes of 32 columns, which a CPU turns into vectors, and goes
+/// How one schedule cuts a head. With 4 or 8 threads a column, a thread holds 2 lanes or 1 of it and a block `columns`
+/// = value_block of them. With 1, a thread holds all lanes of 32 columns, which a CPU turns into vectors, and goes
 /// through the whole head, so that q and k are normalised once.
 template <class Policy, int ColumnThreads>
 struct recurrence_traits {
