@@ -12,6 +12,7 @@ FOUNDATION = {
     "version.hpp": 0, "config.hpp": 0, "detail/meta.hpp": 0,
     "status.hpp": 1, "numeric.hpp": 1, "dispatch.hpp": 1, "views.hpp": 1, "detail/ptx.cuh": 1, "detail/math.cuh": 1,
     "detail/block.cuh": 1, "detail/fiber_pool.hpp": 1, "detail/floating_environment.hpp": 1, "detail/collectives.cuh": 1,
+    "detail/sanitizer.hpp": 1,
     "executor.hpp": 2, "host.hpp": 2, "revision.hpp": 2, "nvfp4.hpp": 2, "detail/host_block.hpp": 2,
     "detail/launch.cuh": 2, "detail/decode.cuh": 2, "detail/softmax_state.cuh": 2, "detail/philox.cuh": 2,
     "ratify.cuh": 9,

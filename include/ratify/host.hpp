@@ -17,14 +17,21 @@
 
 RATIFY_BEGIN_NAMESPACE
 
+/// How a host executor runs. No bit of a result depends on it.
+struct host_options {
+  int threads = 0;            ///< CPU threads that run blocks, the calling one included; 0 = as many as the machine has
+  uint64_t shuffle_seed = 0;  ///< other than 0: blocks, and the threads of a block, run in an order drawn from it
+};
+
 /// CPU threads whose fibers stand for the threads of a block. Long-lived: make one and pass it by reference. A launch
 /// returns when it is done; launches from several threads take turns.
 class host_executor {
  public:
-  /// @param threads CPU threads that run blocks, the calling one included; 0 = as many as the machine has.
-  explicit host_executor(int threads = 0) {
+  /// @param threads see host_options
+  explicit host_executor(int threads = 0) : host_executor(host_options{threads, 0}) {}
+  explicit host_executor(host_options const& o) : shuffle_seed_(o.shuffle_seed) {
     int const hardware = static_cast<int>(std::thread::hardware_concurrency());
-    threads_ = threads > 0 ? threads : detail::max_of(hardware, 1);
+    threads_ = o.threads > 0 ? o.threads : detail::max_of(hardware, 1);
     for (int i = 1; i < threads_; ++i) workers_.emplace_back([this] { serve(); });
   }
   host_executor(host_executor const&) = delete;
@@ -52,6 +59,7 @@ class host_executor {
     static bool const has_fma = cpu_has_fma();
     std::lock_guard<std::mutex> const turn(launch_mutex_);
     job_ = {&s, has_fma ? &run_block<Kernel, true> : &run_block<Kernel, false>, s.grid, blocks};
+    ++launches_;
     next_block_.store(0, std::memory_order_relaxed);
     failed_.store(false, std::memory_order_relaxed);
     if (blocks > 1 && !workers_.empty()) {
@@ -67,8 +75,7 @@ class host_executor {
       work(own_);
     }
     if (failed_.load(std::memory_order_acquire)) {
-      divergence_ = "ratify: kernel " + std::string(Kernel::name) + ", block (" + std::to_string(failed_block_.x) +
-                    ", " + std::to_string(failed_block_.y) + ", " + std::to_string(failed_block_.z) + "): " + failure_;
+      divergence_ = "ratify: kernel " + block_name(Kernel::name, failed_block_) + ": " + failure_;
       return {status_code::divergent_barrier, divergence_.c_str()};
     }
     return {};
@@ -81,13 +88,29 @@ class host_executor {
   }
  private:
   /// One CPU thread's fibers and the shared storage of the block it runs.
-  struct worker_state {
-    detail::fiber_pool fibers;
+  class worker_state {
+   public:
+    /// The fibers for the next block. Where a checker tells them apart, blocks that follow one another have others:
+    /// what two blocks of a launch do is in no order, which fibers that did both could not show.
+    detail::fiber_pool& next_fibers(int threads) {
+      if (!detail::thread_checker::present) return pools_[0];
+      int const used = detail::min_of(detail::max_of(256 / threads, 2), pool_count);
+      return pools_[++blocks_ % used];
+    }
+    /// At the end of a launch.
+    void join() {
+      for (auto& pool : pools_) pool.join();
+    }
     std::vector<unsigned char> storage;
+    std::string name;  ///< of the block that runs, where a checker reports it
+   private:
+    static constexpr int pool_count = detail::thread_checker::present ? 8 : 1;
+    detail::fiber_pool pools_[pool_count];
+    unsigned blocks_ = 0;
   };
   struct job {
     void const* stage = nullptr;
-    char const* (*block)(worker_state&, void const* stage, grid_extent index) = nullptr;
+    char const* (*block)(worker_state&, void const* stage, grid_extent index, uint64_t order) = nullptr;
     grid_extent grid;
     int64_t blocks = 0;
   };
@@ -105,6 +128,11 @@ class host_executor {
       Kernel::run(block, s.params, *storage);
     }
   };
+
+  static std::string block_name(char const* kernel, grid_extent index) {
+    return std::string(kernel) + ", block (" + std::to_string(index.x) + ", " + std::to_string(index.y) + ", " +
+           std::to_string(index.z) + ")";
+  }
 
   // The same source twice: an FMA through libm costs seven times one inlined, and the flags of the consumer, or which
   // of two objects the linker keeps, must not decide which it is. The bits are the same.
@@ -127,11 +155,12 @@ class host_executor {
 #endif
 
   template <class Kernel, bool Fma>
-  static char const* run_block(worker_state& w, void const* s, grid_extent index) {
+  static char const* run_block(worker_state& w, void const* s, grid_extent index, uint64_t order) {
     using storage_type = typename block_context<Kernel>::storage_type;
     static_assert(alignof(storage_type) <= 128, "ratify: shared storage is aligned to at most 128 bytes");
-#if defined(RATIFY_ADDRESS_SANITIZER)
-    // A heap object of exact size, so that an access past the end is seen.
+#if defined(RATIFY_ADDRESS_SANITIZER) || defined(RATIFY_THREAD_SANITIZER)
+    // A heap object of exact size, so that an access past the end is seen, and a new one for each block, because blocks
+    // that follow one another do not share it.
     storage_type* const storage = new storage_type;
 #else
     constexpr size_t alignment = 128;
@@ -139,10 +168,14 @@ class host_executor {
     auto const at = reinterpret_cast<uintptr_t>(w.storage.data());
     storage_type* const storage = new (w.storage.data() + (alignment - at % alignment) % alignment) storage_type;
 #endif
-    block_context<Kernel> c{w.fibers, *static_cast<stage<Kernel> const*>(s), index, storage};
+    detail::fiber_pool& fibers = w.next_fibers(Kernel::block_threads);
+    fibers.shuffle(order);
+    if constexpr (detail::thread_checker::present) w.name = block_name(Kernel::name, index);
+    fibers.name_block(w.name.c_str());
+    block_context<Kernel> c{fibers, *static_cast<stage<Kernel> const*>(s), index, storage};
     char const* const failure =
-        w.fibers.run(Kernel::block_threads, Fma ? &run_thread_fma<Kernel> : &run_thread<Kernel>, &c);
-#if defined(RATIFY_ADDRESS_SANITIZER)
+        fibers.run(Kernel::block_threads, Fma ? &run_thread_fma<Kernel> : &run_thread<Kernel>, &c);
+#if defined(RATIFY_ADDRESS_SANITIZER) || defined(RATIFY_THREAD_SANITIZER)
     delete storage;
 #endif
     return failure;
@@ -150,10 +183,12 @@ class host_executor {
 
   void work(worker_state& w) {
     detail::ordered_environment const environment;
-    for (int64_t i; (i = next_block_.fetch_add(1, std::memory_order_relaxed)) < job_.blocks;) {
+    detail::thread_checker::hidden const h;
+    for (int64_t n; (n = next_block_.fetch_add(1, std::memory_order_relaxed)) < job_.blocks;) {
+      int64_t const i = shuffle_seed_ == 0 ? n : shuffled(n);
       grid_extent const index{static_cast<int>(i % job_.grid.x), static_cast<int>(i / job_.grid.x % job_.grid.y),
                               static_cast<int>(i / job_.grid.x / job_.grid.y)};
-      char const* const failure = job_.block(w, job_.stage, index);
+      char const* const failure = job_.block(w, job_.stage, index, shuffle_seed_ == 0 ? 0 : drawn(i) | 1u);
       if (failure == nullptr) continue;
       next_block_.store(job_.blocks, std::memory_order_relaxed);
       if (!failed_.exchange(true)) {
@@ -161,6 +196,22 @@ class host_executor {
         failure_ = failure;
       }
     }
+    w.join();
+  }
+
+  /// A number drawn for a block of this launch, the same whichever thread runs it.
+  uint64_t drawn(int64_t i) const {
+    uint64_t z = shuffle_seed_ * 0x9e3779b97f4a7c15ull + launches_ * 0xd1342543de82ef95ull + static_cast<uint64_t>(i);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+  }
+
+  /// Which block is the n-th to run: turned around by a drawn amount, forwards or backwards.
+  int64_t shuffled(int64_t n) const {
+    uint64_t const z = drawn(-1);
+    int64_t const i = (n + static_cast<int64_t>(z % static_cast<uint64_t>(job_.blocks))) % job_.blocks;
+    return z >> 63 != 0 ? job_.blocks - 1 - i : i;
   }
 
   // Launches follow one another within microseconds, a wake-up through a condition variable takes tens of them: spin
@@ -203,6 +254,7 @@ class host_executor {
   }
 
   int threads_ = 1;
+  uint64_t shuffle_seed_ = 0, launches_ = 0;
   std::mutex launch_mutex_, sleep_mutex_;
   std::condition_variable wake_, done_;
   job job_;

@@ -3,25 +3,19 @@
 /// that includes Boost.
 #pragma once
 
-#include <ratify/config.hpp>
+#include <ratify/detail/sanitizer.hpp>
 
 #include <boost/context/fiber.hpp>
 #include <boost/context/preallocated.hpp>
 
 #include <cstdlib>
 #include <memory>
+#include <new>
+#include <string>
+#include <utility>
 #include <vector>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define RATIFY_ADDRESS_SANITIZER 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define RATIFY_ADDRESS_SANITIZER 1
-#endif
-#if defined(RATIFY_ADDRESS_SANITIZER)
-#include <sanitizer/common_interface_defs.h>
+#if defined(RATIFY_ADDRESS_SANITIZER) || defined(RATIFY_THREAD_SANITIZER)
 #include <sys/mman.h>
 #endif
 
@@ -36,6 +30,9 @@ enum class warp_exchange : uint8_t { none, barrier, shuffle, ballot };
 /// A scope counts its own arrivals, and a fiber waits for its scope alone: a shuffle in warp 0 need not be matched by a
 /// yield of warp 1. Who arrives last releases the others. When no fiber can go on and some have not returned, they wait
 /// for threads that never come.
+///
+/// Under ThreadSanitizer each fiber is a thread, and what orders their memory accesses is what does on a card: a block
+/// barrier all threads, a warp barrier the lanes of its mask. Shuffles and votes move values and order nothing.
 class fiber_pool {
  public:
   using thread_function = void (*)(void* context, int thread);
@@ -45,11 +42,22 @@ class fiber_pool {
   fiber_pool& operator=(fiber_pool const&) = delete;
   ~fiber_pool() { retire_fibers(); }
 
+  /// From now on, the next of the fibers that can go on is drawn at random; 0: in order.
+  void shuffle(uint64_t seed) { random_ = seed; }
+
+  /// What reports of ThreadSanitizer call the block; 0-terminated, read during the next `run`.
+  void name_block(char const* name) { name_ = name; }
+
   /// Runs `f(context, 0 .. threads - 1)` to completion.
+  ///
+  /// For ThreadSanitizer all the caller did before comes before the threads, but what they do does not come before what
+  /// the caller does next, until `join`: so that the blocks of a launch, run in turn, are not in order.
   /// @return nullptr, or what went wrong; then every fiber has been unwound.
   RATIFY_NOINLINE char const* run(int threads, thread_function f, void* context) {
+    thread_checker::hidden const h;
     grow(threads);
     threads_ = threads;
+    begin_checking();
     function_ = f;
     context_ = context;
     finished_ = 0;
@@ -57,8 +65,8 @@ class fiber_pool {
     block_waiting_.clear();
     warps_.assign(static_cast<size_t>(threads + 31) / 32, warp_scope{});
     ready_head_ = ready_tail_ = 0;
-    for (int t = 1; t < threads; ++t) make_ready(t);
-    switch_to(0);
+    for (int t = 0; t < threads; ++t) make_ready(t);
+    run_next();
     if (finished_ < threads) {
       if (failure_ == nullptr)
         failure_ = block_waiting_.empty() ? "lanes of a warp wait for lanes that never join them"
@@ -68,26 +76,40 @@ class fiber_pool {
     return failure_;
   }
 
+  /// Orders the threads of all earlier runs before the caller.
+  void join() { thread_checker::acquire(&end_); }
+
   RATIFY_NOINLINE void block_barrier() {
+    thread_checker::hidden const h;
+    // Two places in turn: a thread that arrives at the next barrier must not be taken for one that was at this.
+    void* const meeting = place(block_meetings_ & 1);
+    thread_checker::release(meeting);
     if (static_cast<int>(block_waiting_.size()) + 1 < threads_) {
       block_waiting_.push_back(current_);
       wait();
-      return;
+    } else {
+      for (int t : block_waiting_) make_ready(t);
+      block_waiting_.clear();
+      ++block_meetings_;
+      yield();
     }
-    for (int t : block_waiting_) make_ready(t);
-    block_waiting_.clear();
+    thread_checker::acquire(meeting);
   }
 
   /// Meets the lanes of `mask`. shuffle: the value of lane `source` (the own one if the source is not in the mask);
   /// ballot: the lanes whose value is not zero.
   RATIFY_NOINLINE uint32_t exchange(warp_exchange what, uint32_t mask, uint32_t value, int source) {
+    thread_checker::hidden const h;
     int const lane = current_ & 31, first = current_ - lane;
     warp_scope& w = warps_[static_cast<size_t>(current_) / 32];
+    bool const ordering = thread_checker::present && what == warp_exchange::barrier;
     if (!(mask >> lane & 1u)) fail("a lane meets others under a mask that does not name it");
     w.lanes[lane] = {what, mask, value, source};
     w.arrived |= 1u << lane;
+    if (ordering) thread_checker::release(lane_place(lane, 0));
     if ((w.arrived & mask) != mask) {
       wait();
+      if (ordering) thread_checker::acquire(lane_place(lane, 1));
       return w.result[lane];
     }
     // Who arrives last works out every lane's result, so that a lane which is one exchange ahead overwrites nothing
@@ -106,10 +128,17 @@ class fiber_pool {
       if (l != lane) make_ready(first + l);
     }
     w.arrived &= ~mask;
+    // Through the last lane, for it is one of those that meet; others may meet under other masks meanwhile.
+    for (int l = 0; ordering && l < 32; ++l)
+      if (mask >> l & 1u) thread_checker::acquire(lane_place(l, 0));
+    for (int l = 0; ordering && l < 32; ++l)
+      if ((mask >> l & 1u) && l != lane) thread_checker::release(lane_place(l, 1));
+    yield();
     return w.result[lane];
   }
  private:
-  static constexpr size_t stack_bytes = 64 * 1024;
+  // The runtime of ThreadSanitizer runs on the stack of the fiber that it reports about.
+  static constexpr size_t stack_bytes = (thread_checker::present ? 512 : 64) * 1024;
   static constexpr int scheduler = -1;
 
   struct lane_state {
@@ -125,7 +154,8 @@ class fiber_pool {
   struct slot {
     boost::context::fiber handle;
     char* stack = nullptr;
-    void* fake_stack = nullptr;
+    void* fake_stack = nullptr;  // of AddressSanitizer
+    void* checked = nullptr;     // the fiber as ThreadSanitizer knows it
   };
   /// Ends a fiber that waits for ever. Boost's own unwinding would do it with an exception that AddressSanitizer flags.
   struct abandoned {};
@@ -134,7 +164,30 @@ class fiber_pool {
     void deallocate(boost::context::stack_context&) {}
   };
 
-  slot& at(int thread) { return slots_[static_cast<size_t>(thread + 1)]; }
+  /// Fibers stand for other threads in each run where a checker tells them apart: it takes what thread 0 of one block
+  /// and thread 0 of the next do for one thread's doing if one fiber does both.
+  slot& at(int thread) {
+    int fiber = thread;
+    if (thread_checker::present && thread != scheduler) fiber = (thread + rotation_) % threads_;
+    return slots_[static_cast<size_t>(fiber + 1)];
+  }
+  int thread_of(int fiber) const { return thread_checker::present ? (fiber - rotation_ + threads_) % threads_ : fiber; }
+
+  // Places where threads meet, as ThreadSanitizer knows them: two of the block, then two a lane, for arriving and for
+  // leaving. New memory for each run, because a place remembers all who met there.
+  void* place(size_t i) { return places_.get() + i; }
+  void* lane_place(int lane, size_t leaving) {
+    return place(2 + static_cast<size_t>((current_ & ~31) + lane) * 2 + leaving);
+  }
+
+  void begin_checking() {
+    if (!thread_checker::present) return;
+    rotation_ = (rotation_ + 7) % threads_;
+    places_.reset();
+    places_.reset(new uint64_t[2 + (static_cast<size_t>(threads_) + 31) / 32 * 64]);
+    at(scheduler).checked = thread_checker::current();
+    thread_checker::release(&begin_);
+  }
 
   void make_ready(int thread) { ready_[ready_tail_++ & (ready_.size() - 1)] = thread; }
 
@@ -148,9 +201,27 @@ class fiber_pool {
     throw abandoned{};
   }
 
+  /// Lets the fibers that were just released, and are to run in any order, run before this one too.
+  void yield() {
+    if (random_ == 0) return;
+    make_ready(current_);
+    wait();
+  }
+
   void run_next() {
     bool const stop = failure_ != nullptr || ready_head_ == ready_tail_;
+    if (!stop && random_ != 0) draw();
     switch_to(stop ? scheduler : ready_[ready_head_++ & (ready_.size() - 1)]);
+  }
+
+  /// Puts one of those ready in front.
+  RATIFY_NOINLINE void draw() {
+    // splitmix64
+    uint64_t z = random_ += 0x9e3779b97f4a7c15ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    size_t const drawn = ready_head_ + static_cast<size_t>((z ^ (z >> 31)) % (ready_tail_ - ready_head_));
+    std::swap(ready_[ready_head_ & (ready_.size() - 1)], ready_[drawn & (ready_.size() - 1)]);
   }
 
   void abandon() {
@@ -160,15 +231,18 @@ class fiber_pool {
     abandoning_ = false;
   }
 
-  void switch_to(int to) {
+  RATIFY_CHECKED_SWITCH void switch_to(int to) {
     int const me = current_;
     if (to == me) return;
     previous_ = me;
     current_ = to;
 #if defined(RATIFY_ADDRESS_SANITIZER)
-    __sanitizer_start_switch_fiber(&at(me).fake_stack, to == scheduler ? scheduler_bottom_ : at(to).stack,
+    bool const for_ever = stopping_ && me != scheduler;
+    __sanitizer_start_switch_fiber(for_ever ? nullptr : &at(me).fake_stack,
+                                   to == scheduler ? scheduler_bottom_ : at(to).stack,
                                    to == scheduler ? scheduler_bytes_ : stack_bytes);
 #endif
+    thread_checker::switch_to(at(to).checked);
     arrive(std::move(at(to).handle).resume(), me);
   }
 
@@ -186,20 +260,38 @@ class fiber_pool {
     at(previous_).handle = std::move(from);
   }
 
-  void thread_loop(int id) {
-    while (!stopping_) {
-      running_[static_cast<size_t>(id)] = 1;
+  void thread_loop(int fiber) {
+    for (;;) {
+      if (stopping_) leave();
+      int const thread = thread_of(fiber);
+      running_[static_cast<size_t>(thread)] = 1;
       try {
-        if (!abandoning_) function_(context_, id);
+        if (!abandoning_) run_thread(thread);
         if (!abandoning_) ++finished_;
       } catch (abandoned const&) {
       }
-      running_[static_cast<size_t>(id)] = 0;
+      running_[static_cast<size_t>(thread)] = 0;
+      thread_checker::release(&end_);
       if (abandoning_)
         switch_to(scheduler);
       else
         run_next();
     }
+  }
+
+  /// The end of a fiber: it is not resumed again. Its stack holds nothing to destroy.
+  void leave() {
+    switch_to(scheduler);
+    std::abort();
+  }
+
+  void run_thread(int thread) {
+    if constexpr (thread_checker::present) {
+      thread_checker::set_name((name_ + (", thread " + std::to_string(thread))).c_str());
+      thread_checker::acquire(&begin_);
+    }
+    thread_checker::shown const s;
+    function_(context_, thread);
   }
 
   void grow(int threads) {
@@ -216,31 +308,39 @@ class fiber_pool {
     slot& s = slots_.back();
     int const id = static_cast<int>(slots_.size()) - 2;
     s.stack = allocate_stack();
+    s.checked = thread_checker::create();
     boost::context::stack_context stack;
     stack.size = stack_bytes;
     stack.sp = s.stack + stack_bytes;
+    void* const me = thread_checker::current();
+    thread_checker::switch_to(s.checked);  // the constructor calls the fiber's first function, which returns much later
     s.handle = boost::context::fiber(std::allocator_arg, boost::context::preallocated(stack.sp, stack_bytes, stack),
                                      borrowed_stack{}, [this, id](boost::context::fiber&& from) {
                                        arrive(std::move(from), id);
                                        thread_loop(id);
-                                       previous_ = id;
-                                       current_ = scheduler;
-#if defined(RATIFY_ADDRESS_SANITIZER)
-                                       __sanitizer_start_switch_fiber(nullptr, scheduler_bottom_, scheduler_bytes_);
-#endif
-                                       return std::move(at(scheduler).handle);
+                                       return boost::context::fiber{};  // never reached
                                      });
+    thread_checker::switch_to(me);
   }
 
   void retire_fibers() {
+    if (slots_.empty()) return;
+    thread_checker::hidden const h;
     stopping_ = true;
-    for (int t = 0; t + 1 < static_cast<int>(slots_.size()); ++t) {
-      if (at(t).handle) switch_to(t);
+    rotation_ = 0;
+    threads_ = static_cast<int>(slots_.size()) - 1;
+    at(scheduler).checked = thread_checker::current();
+    for (int t = 0; t < threads_; ++t) {
+      switch_to(t);
+      // The handle's destructor would unwind a stack that needs no unwinding.
+      alignas(boost::context::fiber) unsigned char never_destroyed[sizeof(boost::context::fiber)];
+      new (never_destroyed) boost::context::fiber(std::move(at(t).handle));
+      thread_checker::destroy(at(t).checked);
       release_stack(at(t).stack);
     }
   }
 
-#if defined(RATIFY_ADDRESS_SANITIZER)
+#if defined(RATIFY_ADDRESS_SANITIZER) || defined(RATIFY_THREAD_SANITIZER)
   // A guard page under each stack. The whole is mapped, so that the sanitizer's own allocator is not asked.
   static constexpr size_t guard_bytes = 4096;
   static char* allocate_stack() {
@@ -248,6 +348,10 @@ class fiber_pool {
         mmap(nullptr, guard_bytes + stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) throw std::bad_alloc{};
     mprotect(p, guard_bytes, PROT_NONE);
+#if defined(RATIFY_ADDRESS_SANITIZER)
+    // A fiber that ended here did not return from its functions, whose variables are still marked.
+    __asan_unpoison_memory_region(p, guard_bytes + stack_bytes);
+#endif
     return static_cast<char*>(p) + guard_bytes;
   }
   static void release_stack(char* stack) { munmap(stack - guard_bytes, guard_bytes + stack_bytes); }
@@ -271,6 +375,12 @@ class fiber_pool {
   thread_function function_ = nullptr;
   void* context_ = nullptr;
   char const* failure_ = nullptr;
+  uint64_t random_ = 0;
+  char const* name_ = "";
+  std::unique_ptr<uint64_t[]> places_;
+  size_t block_meetings_ = 0;
+  int rotation_ = 0;
+  uint64_t begin_ = 0, end_ = 0;
 #if defined(RATIFY_ADDRESS_SANITIZER)
   void const* scheduler_bottom_ = nullptr;
   size_t scheduler_bytes_ = 0;
