@@ -87,6 +87,7 @@ struct projection_kernel {
         x[i] = r < rows ? to_float(p.x.row(first_row + r)[k]) : 0.0f;
       }
       block.barrier();
+      if (first_column + member >= p.n) continue;
       for (int k = first; k < last; k += 32) {
         weights now[mine];
         RATIFY_UNROLL
