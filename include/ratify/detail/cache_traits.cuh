@@ -53,7 +53,7 @@ namespace detail {
 template <class Policy>
 struct append_support {
   static constexpr bool value = true RATIFY_APPEND_RULES(RATIFY_RULE_TEST);
-  static constexpr char const* reason(append_params<Policy> const& p) {
+  RATIFY_HD static constexpr char const* reason(append_params<Policy> const& p) {
     RATIFY_APPEND_LAUNCH_RULES(RATIFY_RULE_REASON)
     return nullptr;
   }

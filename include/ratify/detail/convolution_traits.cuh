@@ -56,7 +56,7 @@ namespace detail {
 template <class Policy>
 struct convolution_support {
   static constexpr bool value = true RATIFY_CONVOLUTION_RULES(RATIFY_RULE_TEST);
-  static constexpr char const* reason(convolution_params<Policy> const& p) {
+  RATIFY_HD static constexpr char const* reason(convolution_params<Policy> const& p) {
     RATIFY_CONVOLUTION_LAUNCH_RULES(RATIFY_RULE_REASON)
     return nullptr;
   }

@@ -36,7 +36,7 @@ namespace detail {
 template <class Policy>
 struct decode_support {
   static constexpr bool value = true RATIFY_DECODE_RULES(RATIFY_RULE_TEST);
-  static constexpr char const* reason(decode_params<Policy> const& p) {
+  RATIFY_HD static constexpr char const* reason(decode_params<Policy> const& p) {
     RATIFY_DECODE_LAUNCH_RULES(RATIFY_RULE_REASON)
     return nullptr;
   }

@@ -78,7 +78,7 @@ namespace detail {
 template <class Policy>
 struct recurrence_support {
   static constexpr bool value = true RATIFY_RECURRENCE_RULES(RATIFY_RULE_TEST);
-  static constexpr char const* reason(recurrence_params<Policy> const& p) {
+  RATIFY_HD static constexpr char const* reason(recurrence_params<Policy> const& p) {
     RATIFY_RECURRENCE_LAUNCH_RULES(RATIFY_RULE_REASON)
     return nullptr;
   }
