@@ -95,20 +95,13 @@ template <>
 struct code_decoder<decoder_revision::native, e4m3> {
   using elsewhere = code_decoder<decoder_revision::fp16_shift, e4m3>;
   RATIFY_HD static float to_f32(uint8_t code) {
-    uint32_t h = 0;
-    return native_f16x2_from_e4m3x2(code, h) ? f32_from_f16_bits(static_cast<uint16_t>(h)) : elsewhere::to_f32(code);
+    float low, high;
+    return native_f32_from_e4m3x2(code, low, high) ? low : elsewhere::to_f32(code);
   }
   RATIFY_HD static void to_f32_x4(uint32_t codes, float (&out)[4]) {
-    uint32_t low = 0, high = 0;
-    if (native_f16x2_from_e4m3x2(static_cast<uint16_t>(codes), low) &&
-        native_f16x2_from_e4m3x2(static_cast<uint16_t>(codes >> 16), high)) {
-      out[0] = f32_from_f16_bits(static_cast<uint16_t>(low));
-      out[1] = f32_from_f16_bits(static_cast<uint16_t>(low >> 16));
-      out[2] = f32_from_f16_bits(static_cast<uint16_t>(high));
-      out[3] = f32_from_f16_bits(static_cast<uint16_t>(high >> 16));
-    } else {
+    if (!native_f32_from_e4m3x2(static_cast<uint16_t>(codes), out[0], out[1]) ||
+        !native_f32_from_e4m3x2(static_cast<uint16_t>(codes >> 16), out[2], out[3]))
       elsewhere::to_f32_x4(codes, out);
-    }
   }
   RATIFY_HD static uint16_t to_f16(uint8_t code) { return static_cast<uint16_t>(to_f16_x2(code)); }
   RATIFY_HD static uint32_t to_f16_x2(uint16_t codes) {
