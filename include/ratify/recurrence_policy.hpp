@@ -29,7 +29,7 @@ struct recurrence_policy {
   static constexpr auto mode = recurrence_mode::snapshots;
 
   // Schedule: no bit depends on what follows.
-  static constexpr int value_block = 8;     ///< value columns of a block on a card: 2, 4, 8, 16 or 32
+  static constexpr int value_block = 16;    ///< value columns of a block on a card: 2, 4, 8, 16 or 32
   static constexpr int column_threads = 0;  ///< of a value column: 1 (host only), 4 or 8; 0 = 1 on the host, on a card
                                             ///< 4 for kv and 8 for vk, which read and write whole sectors
 };

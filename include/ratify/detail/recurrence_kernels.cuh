@@ -24,6 +24,7 @@ struct recurrence_kernel {
   /// of eight threads into different banks.
   static constexpr int part_floats = traits::alone ? keys : keys + 4;
   static constexpr int row_floats = part_floats * ColumnThreads;
+  static constexpr int slots_per_lane = 32 / traits::warp_threads;
 
   template <class Block>
   struct shared_storage {
@@ -39,9 +40,18 @@ struct recurrence_kernel {
   template <class Block>
   RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
     int const request = block.block_z(), head = block.block_y();
+    // All indices are requested from memory before any is looked at, so that their latencies fall together.
+    int32_t snapshots[slots_per_lane];
+    RATIFY_UNROLL
+    for (int i = 0; i < slots_per_lane; ++i) {
+      int const t = i * traits::warp_threads + block.lane();
+      snapshots[i] = t < p.max_rows ? p.snapshot_slot.row(request)[t] : -1;
+    }
     int const first = p.query_start[request], last = p.query_start[request + 1];
-    int64_t const source = starting_slot(p, request);
-    bool const stored = read_snapshot_slots(block, p, request, last - first, storage);
+    int const initial = p.initial_slot[request], selector = p.selector[request];
+    int const fresh = p.fresh != nullptr ? p.fresh[request] : 0;
+    int64_t const source = starting_slot(p, request, initial, selector, fresh);
+    bool const stored = store_snapshot_slots(block, p, snapshots, last - first, storage);
 
     int const begin = max_of(first, 0), end = min_of(last, p.rows);
     if (begin >= end) return;
@@ -57,9 +67,7 @@ struct recurrence_kernel {
   static constexpr int64_t refused = -1, zero_state = -2;
 
   /// The slot a request starts from; `zero_state` for a fresh one, `refused` for a retired or ill-formed one.
-  RATIFY_HD static int64_t starting_slot(params const& p, int request) {
-    int const initial = p.initial_slot[request], selector = p.selector[request];
-    int const fresh = p.fresh != nullptr ? p.fresh[request] : 0;
+  RATIFY_HD static int64_t starting_slot(params const& p, int request, int initial, int selector, int fresh) {
     if (initial < 0 || initial >= p.slots || selector < 0 || selector > p.max_rows) return refused;
     if (fresh != 0) return fresh == 1 && selector == 0 ? zero_state : refused;
     if (selector == 0) return initial;
@@ -67,16 +75,19 @@ struct recurrence_kernel {
     return chosen >= 0 && chosen < p.slots ? chosen : refused;
   }
 
-  /// Puts the slots of the request's rows into shared storage. @return whether all are -1 or slots of the pool.
+  /// Puts the slots that a warp's lanes hold into shared storage. @return whether those of the request's rows are all
+  /// -1 or slots of the pool.
   RATIFY_ANY_BLOCK
   template <class Block>
-  RATIFY_HD static bool read_snapshot_slots(Block const& block, params const& p, int request, int rows,
-                                            shared_storage<Block>& storage) {
+  RATIFY_HD static bool store_snapshot_slots(Block const& block, params const& p,
+                                             int32_t const (&snapshots)[slots_per_lane], int rows,
+                                             shared_storage<Block>& storage) {
     bool bad = false;
-    for (int t = block.lane(); t < p.max_rows; t += traits::warp_threads) {
-      int32_t const slot = p.snapshot_slot.row(request)[t];
-      bad = bad || (t < rows && (slot < -1 || slot >= p.slots));
-      if (block.warp() == 0) storage.snapshot[t] = slot;
+    RATIFY_UNROLL
+    for (int i = 0; i < slots_per_lane; ++i) {
+      int const t = i * traits::warp_threads + block.lane();
+      bad = bad || (t < rows && (snapshots[i] < -1 || snapshots[i] >= p.slots));
+      if (block.warp() == 0) storage.snapshot[t] = snapshots[i];
     }
     return block.ballot(bad) == 0;
   }
