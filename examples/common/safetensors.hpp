@@ -270,8 +270,9 @@ class file {
 inline std::vector<char> serialize(std::map<std::string, tensor> const& tensors,
                                    std::map<std::string, std::string> const& metadata) {
   std::vector<std::pair<std::string, tensor>> ordered(tensors.begin(), tensors.end());
-  std::stable_sort(ordered.begin(), ordered.end(), [](auto const& a, auto const& b) {
-    return describe(a.second.type).bytes > describe(b.second.type).bytes;
+  std::sort(ordered.begin(), ordered.end(), [](auto const& a, auto const& b) {
+    int const a_bytes = describe(a.second.type).bytes, b_bytes = describe(b.second.type).bytes;
+    return a_bytes != b_bytes ? a_bytes > b_bytes : a.first < b.first;
   });
   nlohmann::json header = nlohmann::json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;

@@ -113,7 +113,7 @@ class drafter {
   }
  private:
   // A match longer than this is as good as a certain one; a shorter match than that is chance.
-  static constexpr int longest_copy = 32, shortest_copy = 4;
+  static constexpr int longest_copy = 32, shortest_copy = 6;
   ngram_table table_;
 };
 
