@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The policy instantiations that are built, once: ratify-run dispatches over these lists and prints them, and whatever
+/// is checked or tabulated for every policy takes them from there. What is not here is not built.
+///
+/// Inputs and outputs are FP32 where that is exact: FP16 and BF16 inputs widen to FP32 and an FP32 result rounds to an
+/// output format once, at the edge, so one policy serves all of them with the same bits.
+///
+/// Needs policies alone, so that NVRTC reads it too; a program includes the operations it launches.
+#pragma once
+
+#include <ratify/acceptance_policy.hpp>
+#include <ratify/activation_policy.hpp>
+#include <ratify/attention_policy.hpp>
+#include <ratify/cache_policy.hpp>
+#include <ratify/convolution_policy.hpp>
+#include <ratify/decoder_policy.hpp>
+#include <ratify/embedding_policy.hpp>
+#include <ratify/normalization_policy.hpp>
+#include <ratify/projection_policy.hpp>
+#include <ratify/recurrence_policy.hpp>
+
+namespace ratify_examples {
+
+using ratify::bf16;
+using ratify::decoder_revision;
+using ratify::e2m1x2;
+using ratify::e4m3;
+using ratify::e5m2;
+using ratify::f16;
+using ratify::projection_scale;
+using ratify::recurrence_layout;
+
+template <class... Policies>
+struct policy_list {};
+
+template <class... Lists>
+struct join;
+template <class List>
+struct join<List> {
+  using type = List;
+};
+template <class... A, class... B, class... Rest>
+struct join<policy_list<A...>, policy_list<B...>, Rest...> {
+  using type = typename join<policy_list<A..., B...>, Rest...>::type;
+};
+/// One list of several.
+template <class... Lists>
+using join_t = typename join<Lists...>::type;
+
+/// A storage format as a value, to be described.
+template <class T>
+struct format {};
+
+#if !defined(__CUDACC_RTC__)
+
+/// What the policies of an operation have in common: its name, its header, and its kernels, `$` standing for the
+/// policy.
+struct operation_description {
+  char const* operation;
+  char const* header;
+  char const* kernels[4];
+};
+
+/// A knob's value as ratify-run spells it, and as C++ does.
+struct spelling {
+  char const* key_value;
+  char const* source;
+};
+constexpr spelling spell(format<float>) { return {"f32", "float"}; }
+constexpr spelling spell(format<f16>) { return {"f16", "ratify::f16"}; }
+constexpr spelling spell(format<bf16>) { return {"bf16", "ratify::bf16"}; }
+constexpr spelling spell(format<e4m3>) { return {"e4m3", "ratify::e4m3"}; }
+constexpr spelling spell(format<e5m2>) { return {"e5m2", "ratify::e5m2"}; }
+constexpr spelling spell(format<e2m1x2>) { return {"e2m1", "ratify::e2m1x2"}; }
+constexpr spelling spell(bool value) { return value ? spelling{"1", "true"} : spelling{"0", "false"}; }
+constexpr spelling spell(decoder_revision value) {
+  switch (value) {
+    case decoder_revision::reference:
+      return {"0", "ratify::decoder_revision::reference"};
+    case decoder_revision::bit_fields:
+      return {"1", "ratify::decoder_revision::bit_fields"};
+    case decoder_revision::fp16_shift:
+      return {"2", "ratify::decoder_revision::fp16_shift"};
+    default:
+      return {"native", "ratify::decoder_revision::native"};
+  }
+}
+constexpr spelling spell(projection_scale value) {
+  return value == projection_scale::fp16 ? spelling{"fp16", "ratify::projection_scale::fp16"}
+                                         : spelling{"fp32", "ratify::projection_scale::fp32"};
+}
+constexpr spelling spell(recurrence_layout value) {
+  return value == recurrence_layout::kv ? spelling{"kv", "ratify::recurrence_layout::kv"}
+                                        : spelling{"vk", "ratify::recurrence_layout::vk"};
+}
+
+#endif
+
+// Each policy names its type and calls `visit(key, value)` for every template argument, in their order.
+
+// decode
+
+template <class Format, decoder_revision Revision, class To>
+struct decode_p : ratify::decode_policy {
+  using format = Format;
+  using to = To;
+  static constexpr auto revision = Revision;
+#if !defined(__CUDACC_RTC__)
+  static constexpr operation_description description{"decode", "ratify/decoder.cuh", {"decode_kernel<$>"}};
+  static constexpr char const* type_name = "decode_p";
+  template <class Visitor>
+  static void knobs(Visitor&& visit) {
+    visit("format", ratify_examples::format<Format>{});
+    visit("revision", Revision);
+    visit("to", ratify_examples::format<To>{});
+  }
+#endif
+};
+
+template <class To>
+using decode_to =
+    policy_list<decode_p<e4m3, decoder_revision::reference, To>, decode_p<e4m3, decoder_revision::bit_fields, To>,
+                decode_p<e4m3, decoder_revision::fp16_shift, To>, decode_p<e4m3, decoder_revision::native, To>,
+                decode_p<e5m2, decoder_revision::reference, To>, decode_p<e2m1x2, decoder_revision::reference, To>>;
+using decode_policies = join_t<decode_to<float>, decode_to<f16>>;
+
+// append
+
+template <class KvFormat>
+struct append_p : ratify::append_policy {
+  using input_format = float;
+  using kv_format = KvFormat;
+#if !defined(__CUDACC_RTC__)
+  static constexpr operation_description description{"append", "ratify/cache.cuh", {"append_kernel<$>"}};
+  static constexpr char const* type_name = "append_p";
+  template <class Visitor>
+  static void knobs(Visitor&& visit) {
+    visit("kv_format", format<KvFormat>{});
+  }
+#endif
+};
+
+using append_policies = policy_list<append_p<e4m3>, append_p<e5m2>, append_p<f16>, append_p<bf16>>;
+
+// attention
+
+template <int HeadDim, int PartitionWidth, int PvUnroll, decoder_revision Revision, class KvFormat>
+struct attention_p : ratify::attention_policy {
+  using q_format = float;
+  using kv_format = KvFormat;
+  using out_format = float;
+  static constexpr int head_dim = HeadDim;
+  static constexpr int partition_width = PartitionWidth;
+  static constexpr int pv_unroll = PvUnroll;
+  static constexpr auto decoder = Revision;
+#if !defined(__CUDACC_RTC__)
+  static constexpr operation_description description{
+      "attention", "ratify/attention.cuh", {"attention_partial_kernel<$>", "attention_combine_kernel<$>"}};
+  static constexpr char const* type_name = "attention_p";
+  template <class Visitor>
+  static void knobs(Visitor&& visit) {
+    visit("head_dim", HeadDim);
+    visit("partition_width", PartitionWidth);
+    visit("pv_unroll", PvUnroll);
+    visit("revision", Revision);
+    visit("kv_format", format<KvFormat>{});
+  }
+#endif
+};
+
+template <int HeadDim, int PartitionWidth>
+using attention_every_cache = policy_list<attention_p<HeadDim, PartitionWidth, 8, decoder_revision::reference, e4m3>,
+                                          attention_p<HeadDim, PartitionWidth, 8, decoder_revision::fp16_shift, e4m3>,
+                                          attention_p<HeadDim, PartitionWidth, 8, decoder_revision::reference, e5m2>,
+                                          attention_p<HeadDim, PartitionWidth, 8, decoder_revision::reference, f16>,
+                                          attention_p<HeadDim, PartitionWidth, 8, decoder_revision::reference, bf16>>;
+using attention_policies =
+    join_t<attention_every_cache<256, 1024>,
+           policy_list<attention_p<256, 1024, 8, decoder_revision::bit_fields, e4m3>,
+                       attention_p<256, 1024, 8, decoder_revision::native, e4m3>,
+                       attention_p<256, 1024, 1, decoder_revision::bit_fields, e4m3>,
+                       attention_p<256, 1024, 1, decoder_revision::fp16_shift, e4m3>,
+                       attention_p<256, 1024, 4, decoder_revision::fp16_shift, e4m3>,
+                       attention_p<256, 1024, 16, decoder_revision::fp16_shift, e4m3>>,
+           attention_every_cache<256, 64>, attention_every_cache<256, 256>, attention_every_cache<256, 4096>,
+           attention_every_cache<128, 256>, attention_every_cache<128, 1024>, attention_every_cache<64, 256>,
+           attention_every_cache<64, 1024>>;
+
+// convolution
+
+template <class InputFormat, int Width, bool Silu>
+struct convolution_p : ratify::convolution_policy {
+  using input_format = InputFormat;
+  using weight_format = float;
+  using output_format = float;
+  static constexpr int width = Width;
+  static constexpr bool silu = Silu;
+#if !defined(__CUDACC_RTC__)
+  static constexpr operation_description description{
+      "convolution", "ratify/convolution.cuh", {"convolution_kernel<$>"}};
+  static constexpr char const* type_name = "convolution_p";
+  template <class Visitor>
+  static void knobs(Visitor&& visit) {
+    visit("input_format", format<InputFormat>{});
+    visit("width", Width);
+    visit("silu", Silu);
+  }
+#endif
+};
+
+template <class InputFormat>
+using convolution_every_width = policy_list<convolution_p<InputFormat, 2, false>, convolution_p<InputFormat, 2, true>,
+                                            convolution_p<InputFormat, 3, false>, convolution_p<InputFormat, 3, true>,
+                                            convolution_p<InputFormat, 4, false>, convolution_p<InputFormat, 4, true>>;
+using convolution_policies = join_t<convolution_every_width<f16>, convolution_every_width<bf16>>;
+
+// recurrence
+
+template <int KeyDim, int ValueDim, int ValueBlock, bool L2norm, recurrence_layout StateLayout>
+struct recurrence_p : ratify::recurrence_policy {
+  using input_format = float;
+  using output_format = float;
+  static constexpr int key_dim = KeyDim;
+  static constexpr int value_dim = ValueDim;
+  static constexpr int value_block = ValueBlock;
+  static constexpr bool l2norm = L2norm;
+  static constexpr auto state_layout = StateLayout;
+#if !defined(__CUDACC_RTC__)
+  // With as many threads a column as the operation chooses on a card.
+  static constexpr operation_description description{
+      "recurrence",
+      "ratify/recurrence.cuh",
+      {StateLayout == recurrence_layout::kv ? "recurrence_kernel<$, 4>" : "recurrence_kernel<$, 8>"}};
+  static constexpr char const* type_name = "recurrence_p";
+  template <class Visitor>
+  static void knobs(Visitor&& visit) {
+    visit("key_dim", KeyDim);
+    visit("value_dim", ValueDim);
+    visit("value_block", ValueBlock);
+    visit("l2norm", L2norm);
+    visit("state_layout", StateLayout);
+  }
+#endif
+};
+
+template <int KeyDim, int ValueDim, int ValueBlock>
+using recurrence_every_layout = policy_list<recurrence_p<KeyDim, ValueDim, ValueBlock, false, recurrence_layout::kv>,
+                                            recurrence_p<KeyDim, ValueDim, ValueBlock, true, recurrence_layout::kv>,
+                                            recurrence_p<KeyDim, ValueDim, ValueBlock, false, recurrence_layout::vk>,
+                                            recurrence_p<KeyDim, ValueDim, ValueBlock, true, recurrence_layout::vk>>;
+using recurrence_policies = join_t<recurrence_every_layout<128, 128, 16>, recurrence_every_layout<128, 128, 2>,
+                                   recurrence_every_layout<128, 128, 4>, recurrence_every_layout<128, 128, 8>,
+                                   recurrence_every_layout<128, 128, 32>, recurrence_every_layout<64, 64, 16>,
+                                   recurrence_every_layout<64, 64, 8>>;
+
+// projection
+
+template <int SplitK, projection_scale EffectiveScale>
+struct projection_p : ratify::projection_policy {
+  using input_format = float;
+  using output_format = float;
+  static constexpr int split_k = SplitK;
+  static constexpr auto effective_scale = EffectiveScale;
+#if !defined(__CUDACC_RTC__)
+  static constexpr operation_description description{
+      "projection",
+      "ratify/projection.cuh",
+      {"projection_kernel<$, 1>", "projection_kernel<$, 8>", "projection_kernel<$, 16>", "projection_kernel<$, 32>"}};
+  static constexpr char const* type_name = "projection_p";
+  template <class Visitor>
+  static void knobs(Visitor&& visit) {
+    visit("split_k", SplitK);
+    visit("effective_scale", EffectiveScale);
+  }
+#endif
+};
+
+template <projection_scale EffectiveScale>
+using projection_every_split =
+    policy_list<projection_p<1, EffectiveScale>, projection_p<2, EffectiveScale>, projection_p<3, EffectiveScale>,
+                projection_p<4, EffectiveScale>, projection_p<5, EffectiveScale>, projection_p<6, EffectiveScale>,
+                projection_p<7, EffectiveScale>, projection_p<8, EffectiveScale>, projection_p<9, EffectiveScale>>;
+using projection_policies =
+    join_t<projection_every_split<projection_scale::fp16>, projection_every_split<projection_scale::fp32>>;
+
+// acceptance
+
+struct acceptance_p : ratify::acceptance_policy {
+  using logit_format = float;
+#if !defined(__CUDACC_RTC__)
+  static constexpr operation_description description{
+      "acceptance",
+      "ratify/acceptance.cuh",
+      {"acceptance_row_kernel<$, 32>", "acceptance_row_kernel<$, 512>", "acceptance_kernel<$>"}};
+  static constexpr char const* type_name = "acceptance_p";
+  template <class Visitor>
+  static void knobs(Visitor&&) {}
+#endif
+};
+
+using acceptance_policies = policy_list<acceptance_p>;
+
+// glue
+
+struct gating_p : ratify::gating_policy {
+  using input_format = float;
+#if !defined(__CUDACC_RTC__)
+  static constexpr operation_description description{"gating", "ratify/activation.cuh", {"gating_kernel<$>"}};
+  static constexpr char const* type_name = "gating_p";
+  template <class Visitor>
+  static void knobs(Visitor&&) {}
+#endif
+};
+
+struct silu_and_mul_p : ratify::silu_and_mul_policy {
+  using input_format = float;
+  using output_format = float;
+#if !defined(__CUDACC_RTC__)
+  static constexpr operation_description description{
+      "silu_and_mul", "ratify/activation.cuh", {"silu_and_mul_kernel<$>"}};
+  static constexpr char const* type_name = "silu_and_mul_p";
+  template <class Visitor>
+  static void knobs(Visitor&&) {}
+#endif
+};
+
+struct sigmoid_gate_p : ratify::sigmoid_gate_policy {
+  using input_format = float;
+  using gate_format = float;
+  using output_format = float;
+#if !defined(__CUDACC_RTC__)
+  static constexpr operation_description description{
+      "sigmoid_gate", "ratify/activation.cuh", {"sigmoid_gate_kernel<$>"}};
+  static constexpr char const* type_name = "sigmoid_gate_p";
+  template <class Visitor>
+  static void knobs(Visitor&&) {}
+#endif
+};
+
+template <bool UnitOffset>
+struct rmsnorm_p : ratify::rmsnorm_policy {
+  using input_format = float;
+  using output_format = float;
+  using weight_format = float;
+  static constexpr bool unit_offset = UnitOffset;
+#if !defined(__CUDACC_RTC__)
+  static constexpr operation_description description{"rmsnorm", "ratify/normalization.cuh", {"rmsnorm_kernel<$>"}};
+  static constexpr char const* type_name = "rmsnorm_p";
+  template <class Visitor>
+  static void knobs(Visitor&& visit) {
+    visit("unit_offset", UnitOffset);
+  }
+#endif
+};
+
+struct gated_rmsnorm_p : ratify::gated_rmsnorm_policy {
+  using input_format = float;
+  using gate_format = float;
+  using output_format = float;
+  using weight_format = float;
+#if !defined(__CUDACC_RTC__)
+  static constexpr operation_description description{
+      "gated_rmsnorm", "ratify/normalization.cuh", {"gated_rmsnorm_kernel<$>"}};
+  static constexpr char const* type_name = "gated_rmsnorm_p";
+  template <class Visitor>
+  static void knobs(Visitor&&) {}
+#endif
+};
+
+template <bool UnitOffset>
+struct qk_norm_rotary_p : ratify::qk_norm_rotary_policy {
+  using input_format = float;
+  using output_format = float;
+  using weight_format = float;
+  static constexpr bool unit_offset = UnitOffset;
+#if !defined(__CUDACC_RTC__)
+  static constexpr operation_description description{
+      "qk_norm_rotary", "ratify/normalization.cuh", {"qk_norm_rotary_kernel<$>"}};
+  static constexpr char const* type_name = "qk_norm_rotary_p";
+  template <class Visitor>
+  static void knobs(Visitor&& visit) {
+    visit("unit_offset", UnitOffset);
+  }
+#endif
+};
+
+struct embedding_p : ratify::embedding_policy {
+  using table_format = float;
+  using output_format = float;
+#if !defined(__CUDACC_RTC__)
+  static constexpr operation_description description{"embedding", "ratify/embedding.cuh", {"embedding_kernel<$>"}};
+  static constexpr char const* type_name = "embedding_p";
+  template <class Visitor>
+  static void knobs(Visitor&&) {}
+#endif
+};
+
+using gating_policies = policy_list<gating_p>;
+using silu_and_mul_policies = policy_list<silu_and_mul_p>;
+using sigmoid_gate_policies = policy_list<sigmoid_gate_p>;
+using rmsnorm_policies = policy_list<rmsnorm_p<true>, rmsnorm_p<false>>;
+using gated_rmsnorm_policies = policy_list<gated_rmsnorm_p>;
+using qk_norm_rotary_policies = policy_list<qk_norm_rotary_p<true>, qk_norm_rotary_p<false>>;
+using embedding_policies = policy_list<embedding_p>;
+
+}  // namespace ratify_examples

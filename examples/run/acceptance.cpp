@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <run/operation.hpp>
+
+#include <ratify/acceptance.cuh>
+
+#include <cmath>
+
+namespace ratify_run {
+namespace {
+
+/// One FP32 a request; `good` judges those of requests that have rows.
+template <class Good>
+std::vector<float> read_floats(inputs const& in, char const* name, rounds const& r, char const* must, Good good) {
+  auto const values = load_dense<float>(in.tensor(name, dtype::f32, {r.requests()}));
+  for (int i = 0; i < r.requests(); ++i)
+    if (float const v = values[static_cast<size_t>(i)]; r.rows(i) > 0 && !good(v))
+      throw bad_input("tensor " + quote(name) + ": entry " + std::to_string(i) + " is " + std::to_string(v) +
+                      ", must be " + must);
+  return values;
+}
+
+void run(task& t) {
+  if (t.policy.at("rule") != "coupled")
+    throw unsupported("rule=" + t.policy.at("rule") + " is not built; rule=coupled is");
+  operand const logits = t.in.tensor("logits", wide_formats, 2);
+  rounds const r = read_rounds(t.in, logits.extent(0));
+  int const requests = r.requests();
+  operand const draft = t.in.tensor("draft", {dtype::i32}, 2);
+  if (draft.extent(0) != requests)
+    throw bad_input("tensor 'draft': shape " + to_string(draft.shape) + ", must be [" + std::to_string(requests) +
+                    ", D], a row for each request of query_start");
+  int const max_drafts = draft.extent(1);
+  for (int i = 0; i < requests; ++i)
+    if (r.rows(i) > max_drafts + 1)
+      throw bad_input("tensor 'query_start': request " + std::to_string(i) + " has " + std::to_string(r.rows(i)) +
+                      " rows, must have at most D + 1 = " + std::to_string(max_drafts + 1) + " of 'draft'");
+  auto const temperature_values = read_floats(t.in, "temperature", r, "a finite number that is not negative",
+                                              [](float v) { return std::isfinite(v) && v >= 0; });
+  auto const top_p_values =
+      read_floats(t.in, "top_p", r, "0 to 1", [](float v) { return v >= 0 && v <= 1; });  // false for NaN
+  auto const top_k_values = read_per_request(t.in, "top_k", r, -1, INT32_MAX);
+  auto const seed_values = load_dense<int64_t>(t.in.tensor("seed", dtype::i64, {requests}));
+  auto const position_values = load_dense<int64_t>(t.in.tensor("position", dtype::i64, {requests}));
+  auto const end_values = load_dense<int32_t>(t.in.tensor("end_tokens", {dtype::i32}, 1));
+  auto const limit_values = load_dense<int32_t>(t.in.tensor("limit", dtype::i32, {requests}));
+
+  t.on.visit([&](auto& on) {
+    using executor_type = std::decay_t<decltype(on)>;
+    using operation_type = ratify::acceptance<ratify_examples::acceptance_p>;
+    using integers = resident<int32_t, executor_type>;
+    resident<float, executor_type> const logits_there(on, load<float>(logits, 1)), temperature(on, temperature_values),
+        top_p(on, top_p_values);
+    resident<int64_t, executor_type> const seed(on, seed_values), position(on, position_values);
+    integers const starts(on, r.start), draft_there(on, load<int32_t>(draft, 1)), top_k(on, top_k_values),
+        end_tokens(on, end_values), limit(on, limit_values);
+    // What a request that is not in the round leaves: nothing emitted.
+    shape_type const shape = {requests, max_drafts + 1};
+    auto const of_requests = static_cast<size_t>(requests);
+    integers const tokens(on, std::vector<int32_t>(static_cast<size_t>(elements_of(shape, "tokens")), -1)),
+        emitted(on, std::vector<int32_t>(of_requests)), accepted(on, std::vector<int32_t>(of_requests)),
+        finish(on, std::vector<int32_t>(of_requests)),
+        row_status(on, std::vector<int32_t>(static_cast<size_t>(logits.shape[0])));
+
+    typename operation_type::params p;
+    p.logits = logits_there.rows();
+    p.query_start = starts.data();
+    p.draft = draft_there.rows();
+    p.temperature = temperature.data();
+    p.top_p = top_p.data();
+    p.top_k = top_k.data();
+    p.seed = seed.data();
+    p.position = position.data();
+    p.end_tokens = end_tokens.data();
+    p.end_count = static_cast<int>(end_values.size());
+    p.limit = limit.data();
+    p.tokens = tokens.data();
+    p.emitted = emitted.data();
+    p.accepted = accepted.data();
+    p.finish = finish.data();
+    p.row_status = row_status.data();
+    p.rows = logits.extent(0);
+    p.requests = requests;
+    p.vocab = logits.extent(1);
+    p.max_drafts = max_drafts;
+    launch<operation_type>(on, p);
+    t.emit("tokens", shape, tokens.read(on));
+    t.emit("emitted", {requests}, emitted.read(on));
+    t.emit("accepted", {requests}, accepted.read(on));
+    t.emit("finish", {requests}, finish.read(on));
+    t.emit("row_status", {logits.shape[0]}, row_status.read(on));
+  });
+}
+
+}  // namespace
+
+extern operation const acceptance;
+operation const acceptance{"acceptance",
+                           {"logits", "query_start", "draft", "temperature", "top_p", "top_k", "seed", "position",
+                            "end_tokens", "limit", "draft_candidates", "draft_candidate_q", "draft_probs"},
+                           {"tokens", "emitted", "accepted", "finish", "row_status"},
+                           {},
+                           {arithmetic_key, {"rule", "coupled", {"coupled", "rejection"}}},
+                           run,
+                           built<ratify_examples::acceptance_policies>};
+
+}  // namespace ratify_run

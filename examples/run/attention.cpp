@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <run/operation.hpp>
+
+#include <ratify/attention.cuh>
+
+#include <algorithm>
+#include <cmath>
+
+namespace ratify_run {
+namespace {
+
+/// Pages of every token that a row sees must be pages.
+void check_pages(paged_cache const& c, rounds const& r, int window) {
+  for (int i = 0; i < r.requests(); ++i) {
+    if (r.rows(i) == 0) continue;
+    int64_t const length = c.context_len[static_cast<size_t>(i)];
+    int64_t const lowest_row = std::max<int64_t>(0, length - r.rows(i));
+    int64_t token = window == 0 ? 0 : std::max<int64_t>(0, lowest_row - window + 1);
+    for (; token < length; token = (token / c.page_size + 1) * c.page_size) (void)c.page_of(i, token);
+  }
+}
+
+void run(task& t) {
+  operand const q = t.in.tensor("q", wide_formats, 3);
+  rounds const r = read_rounds(t.in, q.extent(0));
+  paged_cache const c = read_cache(t.in, r);
+  int const q_heads = q.extent(1), head_dim = q.extent(2);
+  if (head_dim != c.head_dim)
+    throw bad_input("tensor 'k_pages': shape " + to_string(c.k_pages.shape) + ", must have the " +
+                    std::to_string(head_dim) + " elements a head of 'q'");
+  auto const window = static_cast<int>(t.in.integer("window", 0, 0, INT32_MAX));
+  bool const causal = t.in.integer("causal", 1, 0, 1) == 1;
+  double const scale = t.in.number("softmax_scale", 1 / std::sqrt(static_cast<double>(head_dim)));
+  check_pages(c, r, window);
+
+  int64_t longest = 0, total = 0;
+  for (int i = 0; i < r.requests(); ++i) {
+    int64_t const length = r.rows(i) > 0 ? c.context_len[static_cast<size_t>(i)] : 0;
+    longest = std::max(longest, length);
+    total += length;
+  }
+
+  std::string const kv_format = c.k_pages.type == dtype::f8_e4m3   ? "e4m3"
+                                : c.k_pages.type == dtype::f8_e5m2 ? "e5m2"
+                                : c.k_pages.type == dtype::f16     ? "f16"
+                                                                   : "bf16";
+  settings extra = {{"head_dim", std::to_string(head_dim)}, {"kv_format", kv_format}};
+  if (kv_format != "e4m3") extra["revision"] = "0";  // the other formats have one decoder, which every revision names
+  with_policy<ratify_examples::attention_policies>(t.policy, extra, [&](auto chosen) {
+    using policy = typename decltype(chosen)::policy;
+    using kv = typename policy::kv_format;
+    t.on.visit([&](auto& on) {
+      using executor_type = std::decay_t<decltype(on)>;
+      using operation_type = ratify::attention<policy>;
+      resident<float, executor_type> const q_there(on, load<float>(q, 1)), k_scale(on, c.k_scale),
+          v_scale(on, c.v_scale);
+      resident<kv, executor_type> const k(on, load<kv>(c.k_pages, 1)), v(on, load<kv>(c.v_pages, 1));
+      resident<int32_t, executor_type> const table(on, c.block_table), lengths(on, c.context_len), starts(on, r.start);
+      auto const out = room(on, q.shape, "out");
+      auto const lse = room(on, {q.shape[0], q.shape[1]}, "lse");
+
+      typename operation_type::params p;
+      p.q = q_there.heads();
+      p.k_pages = k.pages();
+      p.v_pages = v.pages();
+      p.block_table = table.rows();
+      p.context_len = lengths.data();
+      p.query_start = starts.data();
+      p.k_scale = k_scale.data();
+      p.v_scale = v_scale.data();
+      p.scale_stride = c.scale_stride;
+      p.out = {out.data(), int64_t{q_heads} * head_dim, head_dim};
+      p.lse = lse.data();
+      p.rows = q.extent(0);
+      p.requests = r.requests();
+      p.max_rows = r.most_rows();
+      p.q_heads = q_heads;
+      p.kv_heads = c.kv_heads;
+      p.page_size = c.page_size;
+      p.max_pages = c.max_pages;
+      p.max_context = longest;
+      p.total_context = total;
+      p.softmax_scale = static_cast<float>(scale);
+      p.window = window;
+      p.causal = causal;
+      launch<operation_type>(on, p);
+      t.emit_rounded("out", q.shape, out.read(on));
+      t.emit("lse", {q.shape[0], q.shape[1]}, lse.read(on));
+    });
+  });
+}
+
+}  // namespace
+
+extern operation const attention;
+operation const attention{
+    "attention",
+    {"q", "k_pages", "v_pages", "block_table", "context_len", "query_start", "k_scale", "v_scale"},
+    {"out", "lse"},
+    {"softmax_scale", "window", "causal"},
+    {arithmetic_key,
+     out_key,
+     {"revision", "0", {"0", "1", "2", "native"}},
+     {"partition_width", std::to_string(ratify::attention_policy::partition_width), {}},
+     {"pv_unroll", std::to_string(ratify::attention_policy::pv_unroll), {}}},
+    run,
+    built<ratify_examples::attention_policies>};
+
+}  // namespace ratify_run

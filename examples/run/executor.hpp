@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The executor a run was asked for, tensors in its memory, and launches that report as ratify-run does.
+#pragma once
+
+#include <common/memory.hpp>
+#include <run/inputs.hpp>
+
+#include <ratify/executor.hpp>
+#include <ratify/host.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ratify_run {
+
+/// One of the executors.
+class executor {
+ public:
+  /// @throws unsupported when it is not there
+  explicit executor(std::string const& name);
+  ~executor();
+  executor(executor const&) = delete;
+  executor& operator=(executor const&) = delete;
+
+  template <class F>
+  void visit(F&& f) {
+    if (host_) return f(*host_);
+#if defined(__CUDACC__)
+    f(*card_);
+#endif
+  }
+ private:
+  std::unique_ptr<ratify::host_executor> host_;
+#if defined(__CUDACC__)
+  std::unique_ptr<ratify::cuda_executor> card_;
+#endif
+};
+
+/// An array in an executor's memory, seen through its strides.
+template <class T, class Executor>
+class resident {
+ public:
+  resident(Executor& on, array<T> const& a) : memory_(on, a.values), shape_(a.shape), strides_(a.strides) {}
+  resident(Executor& on, std::vector<T> const& values) : memory_(on, values) {}
+
+  T* data() const { return memory_.data(); }
+  /// Elements from one entry of a dimension to the next.
+  int64_t stride(size_t dimension) const { return strides_.at(dimension); }
+  ratify::rows_view<T const> rows() const { return {data(), stride(0)}; }
+  ratify::heads_view<T const> heads() const { return {data(), stride(0), stride(1)}; }
+  ratify::pages_view<T const> pages() const { return {data(), stride(0), stride(1), stride(2)}; }
+  ratify::pages_view<T> pages_to_write() const { return {data(), stride(0), stride(1), stride(2)}; }
+
+  /// What it holds now, dense.
+  std::vector<T> read(Executor& on) const {
+    std::vector<T> values = memory_.read(on, 0, memory_.size());
+    return strides_.empty() ? values : gather(array<T>{std::move(values), shape_, strides_});
+  }
+ private:
+  example::buffer<T, Executor> memory_;
+  shape_type shape_, strides_;
+};
+
+/// Room for a dense output, filled with NaN so that an element nobody writes is seen.
+template <class Executor>
+resident<float, Executor> room(Executor& on, shape_type const& shape, std::string const& name) {
+  auto const n = static_cast<size_t>(elements_of(shape, name));
+  return {on, std::vector<float>(n, ratify::detail::from_bits(0xffffffffu))};
+}
+
+/// Launches an operation and waits for it. @throws unsupported with the library's words
+template <class Operation, class Executor>
+void launch(Executor& on, typename Operation::params const& p) {
+  auto const require = [](ratify::status const& s) {
+    if (!s) throw unsupported(s.reason());
+  };
+  require(Operation::can_launch(p, on));
+  resident<unsigned char, Executor> scratch(on, std::vector<unsigned char>(Operation::workspace_bytes(p, on), 0xff));
+  require(Operation::launch(p, {scratch.data(), Operation::workspace_bytes(p, on)}, on));
+  example::memory<Executor>::wait(on);
+}
+
+}  // namespace ratify_run

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+/// ratify-run: runs one operation on a user's tensors.
+#include <run/check.hpp>
+#include <run/operation.hpp>
+#include <run/options.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <new>
+
+namespace ratify_run {
+namespace {
+
+enum exit_code { done = 0, check_failed = 1, not_supported = 2, input_is_bad = 3 };
+
+std::string join(std::vector<std::string> const& parts, char const* between) {
+  std::string text;
+  for (auto const& p : parts) text += (text.empty() ? "" : between) + p;
+  return text;
+}
+
+// What there is ---------------------------------------------------------------------------------------------------
+
+void print_operation(std::FILE* to, operation const& op) {
+  if (op.run == nullptr) {
+    std::fprintf(to, "%s: not built\n", op.name.c_str());
+    return;
+  }
+  std::fprintf(to, "%s\n  keys:", op.name.c_str());
+  for (policy_key const& k : op.keys) {
+    auto const values = k.values.empty() ? std::string("<number>") : join(k.values, "|");
+    std::fprintf(to, " %s=%s (%s)", k.name.c_str(), values.c_str(), k.standard.c_str());
+  }
+  std::fprintf(to, "\n  built, arithmetic=ordered:\n");
+  for (built_policy const& b : op.built()) {
+    std::string line;
+    for (auto const& [key, value] : b.knobs) line += " " + key + "=" + value;
+    std::fprintf(to, "   %s\n", line.empty() ? " the one policy" : line.c_str());
+  }
+}
+
+void print_json() {
+  auto const quoted = [](std::string const& text) { return '"' + text + '"'; };  // nothing here needs an escape
+  std::vector<std::string> lines;
+  for (operation const* const op : operations()) {
+    if (op->run == nullptr) continue;
+    for (built_policy const& b : op->built()) {
+      std::vector<std::string> knobs, kernels;
+      for (auto const& [key, value] : b.knobs) knobs.push_back(quoted(key) + ": " + quoted(value));
+      for (auto const& k : b.kernels) kernels.push_back(quoted(k));
+      lines.push_back("  {\"operation\": " + quoted(op->name) + ", \"header\": " + quoted(b.header) +
+                      ", \"type\": " + quoted(b.type) + ", \"policy\": {" + join(knobs, ", ") + "}, \"kernels\": [" +
+                      join(kernels, ", ") + "]}");
+    }
+  }
+  std::printf("[\n%s\n]\n", join(lines, ",\n").c_str());
+}
+
+// Policies --------------------------------------------------------------------------------------------------------
+
+/// Sets the keys of `key=value,...`.
+void apply(operation const& op, std::string const& where, std::string const& text, settings& policy) {
+  std::set<std::string> seen;
+  for (std::string const& part : split(text, ',')) {
+    size_t const equals = part.find('=');
+    std::string const key = part.substr(0, equals);
+    std::string const value = equals == std::string::npos ? "" : part.substr(equals + 1);
+    auto const known = std::find_if(op.keys.begin(), op.keys.end(), [&](policy_key const& k) { return k.name == key; });
+    if (known == op.keys.end()) throw unsupported(where + ": " + op.name + " has no policy key " + quote(key));
+    bool const is_number = !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
+    if (known->values.empty() ? !is_number : std::count(known->values.begin(), known->values.end(), value) == 0)
+      throw unsupported(where + ": " + quote(value) + " is no value of " + key + ", which takes " +
+                        (known->values.empty() ? "a positive number" : join(known->values, ", ")));
+    if (!seen.insert(key).second) throw bad_input(where + ": " + key + " is there twice");
+    policy[key] = value;
+  }
+}
+
+settings policy_of(operation const& op, inputs const& in, options const& o) {
+  settings policy;
+  for (policy_key const& k : op.keys) policy[k.name] = k.standard;
+  if (std::string const* const text = in.text("policy"); text != nullptr && !text->empty())
+    apply(op, "metadata 'policy'", *text, policy);
+  for (std::string const& text : o.policy) apply(op, "--policy", text, policy);
+  return policy;
+}
+
+void require_ordered(settings const& policy) {
+  if (policy.at("arithmetic") != "ordered")
+    throw unsupported("arithmetic=" + policy.at("arithmetic") + " is not built; arithmetic=ordered is");
+}
+
+// One run ---------------------------------------------------------------------------------------------------------
+
+std::optional<double> tolerance_option(char const* name, std::optional<std::string> const& text) {
+  if (!text.has_value()) return {};
+  double const value = parse_number(name, *text);
+  if (value < 0) throw bad_input(std::string(name) + ": a tolerance must not be negative");
+  return value;
+}
+
+exit_code run(operation const& op, options const& o) {
+  if (op.run == nullptr) throw unsupported(op.name + " is not built");
+  tolerances const given = {tolerance_option("--rtol", o.rtol), tolerance_option("--atol", o.atol)};
+  executor on(o.executor);
+  inputs const in(o.input);
+  if (std::string const* const named = in.text("op"); named != nullptr && *named != op.name)
+    throw bad_input("metadata 'op': the file is for " + quote(*named) + ", not for " + op.name);
+  in.require_known(op.name, op.tensors, op.outputs, op.numbers);
+  settings const policy = policy_of(op, in, o);
+  require_ordered(policy);
+  std::optional<settings> other;
+  if (o.compare.has_value()) {
+    other = policy;
+    apply(op, "--compare", *o.compare, *other);
+    require_ordered(*other);
+  }
+
+  task first(in, policy, on);
+  op.run(first);
+  require_expected(in, first.outputs());
+  std::optional<task> second;
+  if (other.has_value()) op.run(second.emplace(in, *other, on));
+
+  bool good = true;
+  if (o.check) good = check(in, first.outputs(), given) && good;
+  if (second.has_value()) good = compare(in, first.outputs(), second->outputs(), given) && good;
+  if (!o.out.empty()) write(o.out, op.name, policy, first.outputs());
+  if (!o.check && !second.has_value() && o.out.empty())
+    for (output const& out : first.outputs())
+      std::printf("%s: %s %s\n", out.name.c_str(), name_of(out.type), to_string(out.shape).c_str());
+  return good ? done : check_failed;
+}
+
+/// @param op nullptr where there is no such operation
+exit_code refuse(operation const* op, std::string const& text) {
+  std::fprintf(stderr, "ratify-run: unsupported: %s\n", text.c_str());
+  if (op != nullptr && op->run != nullptr) {
+    print_operation(stderr, *op);
+    return not_supported;
+  }
+  std::fprintf(stderr, "built are:");
+  for (operation const* const each : operations())
+    if (each->run != nullptr) std::fprintf(stderr, " %s", each->name.c_str());
+  std::fprintf(stderr, "\n");
+  return not_supported;
+}
+
+exit_code serve(options const& o) {
+  if (o.list && o.json) return print_json(), done;
+  if (o.list) {
+    for (operation const* const op : operations()) print_operation(stdout, *op);
+    return done;
+  }
+  auto const& all = operations();
+  auto const found = std::find_if(all.begin(), all.end(), [&](auto const* op) { return op->name == o.operation; });
+  if (found == all.end()) return refuse(nullptr, "there is no operation " + quote(o.operation));
+  try {
+    return run(**found, o);
+  } catch (unsupported const& e) {
+    return refuse(*found, o.input + ": " + e.what());
+  } catch (bad_input const& e) {
+    std::fprintf(stderr, "ratify-run: bad input: %s: %s\n", o.input.c_str(), e.what());
+    return input_is_bad;
+  } catch (std::bad_alloc const&) {
+    return refuse(*found, o.input + ": does not fit into memory");
+  } catch (std::exception const& e) {  // of the CUDA runtime
+    return refuse(*found, o.input + ": " + e.what());
+  }
+}
+
+}  // namespace
+}  // namespace ratify_run
+
+int main(int argc, char** argv) {
+  ratify_run::options o;
+  if (auto const code = ratify_run::parse(argc, argv, o)) return *code;
+  return ratify_run::serve(o);
+}

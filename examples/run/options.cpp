@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <run/options.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+
+namespace ratify_run {
+
+std::optional<int> parse(int argc, char const* const* argv, options& o) {
+  CLI::App app("Runs one operation of ratify on the tensors of a safetensors file.", "ratify-run");
+  app.add_option("op", o.operation, "the operation; --list names them");
+  app.add_option("input", o.input, "its tensors, IN.safetensors");
+  app.add_option("--policy", o.policy, "key=value,... over what the file's metadata says");
+  app.add_option("--executor", o.executor, "host or cuda")->capture_default_str();
+  app.add_option("--out", o.out, "where to write the outputs, OUT.safetensors");
+  app.add_flag("--check", o.check, "compare each output with the tensor expected.<output> of the file");
+  app.add_option("--rtol", o.rtol, "relative tolerance, over the file's rtol.<output>");
+  app.add_option("--atol", o.atol, "absolute tolerance, over the file's atol.<output>");
+  app.add_option("--compare", o.compare, "key=value,...: run a second policy on the same inputs and compare");
+  app.add_flag("--list", o.list, "print every operation, its keys and the policies that are built");
+  app.add_flag("--json", o.json, "with --list: as JSON, with the kernels' NVRTC name expressions");
+  app.footer(
+      "Exit codes: 0 done and within tolerance; 1 a check failed; 2 unsupported policy or shape; 3 bad input.\n"
+      "Without a tolerance, bits must be equal.");
+  try {
+    app.parse(argc, argv);
+    if (o.list) return {};
+    if (o.operation.empty()) throw CLI::RequiredError("op");
+    if (o.input.empty()) throw CLI::RequiredError("input");
+    if (o.json) throw CLI::RequiresError("--json", "--list");
+  } catch (CLI::CallForHelp const& e) {
+    return app.exit(e);
+  } catch (CLI::ParseError const& e) {
+    std::fprintf(stderr, "ratify-run: %s (ratify-run --help says more)\n", e.what());
+    return 3;
+  }
+  return {};
+}
+
+}  // namespace ratify_run

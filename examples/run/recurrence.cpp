@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <run/operation.hpp>
+
+#include <ratify/recurrence.cuh>
+
+#include <cmath>
+
+namespace ratify_run {
+namespace {
+
+/// q, k and v, wherever they lie: each [rows, heads, dim].
+struct operands {
+  array<float> memory[3];  ///< q, k, v; or the mixed rows alone
+  int64_t offset[3] = {0, 0, 0};
+  bool mixed = false;
+  int rows = 0, key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
+};
+
+operands read_operands(inputs const& in) {
+  operands o;
+  o.mixed = in.has("mixed");
+  if (!o.mixed) {
+    if (!in.has("q"))
+      throw bad_input("tensor 'mixed': missing, and so is 'q', which with 'k' and 'v' would do instead");
+    operand const q = in.tensor("q", wide_formats, 3), k = in.tensor("k", wide_formats, q.shape);
+    operand const v = in.tensor("v", wide_formats, 3);
+    if (v.shape[0] != q.shape[0])
+      throw bad_input("tensor 'v': shape " + to_string(v.shape) + ", must have the " + std::to_string(q.shape[0]) +
+                      " rows of 'q'");
+    o.rows = q.extent(0), o.key_heads = q.extent(1), o.key_dim = q.extent(2);
+    o.value_heads = v.extent(1), o.value_dim = v.extent(2);
+    o.memory[0] = load<float>(q, 1), o.memory[1] = load<float>(k, 1), o.memory[2] = load<float>(v, 1);
+    return o;
+  }
+  for (char const* const name : {"q", "k", "v"})
+    if (in.has(name)) throw bad_input("tensor " + quote(name) + ": there is 'mixed', which holds it");
+  operand const mixed = in.tensor("mixed", wide_formats, 2);
+  auto const size = [&](char const* name) { return static_cast<int>(in.integer(name, 1, 1 << 20)); };
+  o.rows = mixed.extent(0);
+  o.key_heads = size("key_heads"), o.key_dim = size("key_dim");
+  o.value_heads = size("value_heads"), o.value_dim = size("value_dim");
+  char const* const names[3] = {"q_offset", "k_offset", "v_offset"};
+  for (int i = 0; i < 3; ++i) {
+    o.offset[i] = in.integer(names[i], 0, mixed.extent(1));
+    int64_t const width = i < 2 ? int64_t{o.key_heads} * o.key_dim : int64_t{o.value_heads} * o.value_dim;
+    if (o.offset[i] + width > mixed.shape[1])
+      throw bad_input("metadata " + quote(names[i]) + ": " + std::to_string(width) + " elements from " +
+                      std::to_string(o.offset[i]) + " on do not fit into the " + std::to_string(mixed.shape[1]) +
+                      " of a row of 'mixed'");
+  }
+  o.memory[0] = load<float>(mixed, 1);
+  return o;
+}
+
+/// Slots and selectors of every request that is in the round.
+struct slots {
+  std::vector<int32_t> initial, selector, fresh;
+  array<int32_t> snapshot;
+  int most_rows = 0;
+};
+
+slots read_slots(inputs const& in, rounds const& r, int64_t pool_slots) {
+  slots s;
+  std::string const range = "-1 to " + std::to_string(pool_slots - 1) + ", a slot of 'state_pool'";
+  s.initial = read_per_request(in, "initial_slot", r, -1, pool_slots - 1);
+  operand const snapshot = in.tensor("snapshot_slot", {dtype::i32}, 2);
+  if (snapshot.extent(0) != r.requests())
+    throw bad_input("tensor 'snapshot_slot': shape " + to_string(snapshot.shape) + ", must be [" +
+                    std::to_string(r.requests()) + ", T], a row for each request of query_start");
+  s.most_rows = snapshot.extent(1);
+  s.snapshot = load<int32_t>(snapshot, 1);
+  s.selector = load_dense<int32_t>(in.tensor("selector", dtype::i32, {r.requests()}));
+  s.fresh = read_fresh(in, r, s.initial, "selector", s.selector);
+  slot_ledger used;
+  for (int i = 0; i < r.requests(); ++i) {
+    auto const at = static_cast<size_t>(i);
+    if (r.rows(i) > s.most_rows)
+      throw bad_input("tensor 'query_start': request " + std::to_string(i) + " has " + std::to_string(r.rows(i)) +
+                      " rows, must have at most T = " + std::to_string(s.most_rows) + " of 'snapshot_slot'");
+    if (r.rows(i) == 0 || s.initial[at] == -1) continue;
+    if (s.selector[at] < 0 || s.selector[at] > s.most_rows)
+      bad_entry("selector", i, s.selector[at], "0 to T = " + std::to_string(s.most_rows));
+    int32_t const* const row = s.snapshot.values.data() + i * s.snapshot.strides[0];
+    for (int j = 0; j < s.most_rows; ++j) {
+      int64_t const entry = int64_t{i} * s.most_rows + j;
+      if (row[j] < -1 || row[j] >= pool_slots) bad_entry("snapshot_slot", entry, row[j], range);
+      if (row[j] >= 0) used.write("snapshot_slot", entry, i, row[j]);
+    }
+    if (!s.fresh.empty() && s.fresh[at] == 1) continue;
+    if (int32_t const chosen = s.selector[at]; chosen == 0) {
+      used.read("initial_slot", i, i, s.initial[at]);
+    } else if (row[chosen - 1] < 0) {
+      bad_entry("snapshot_slot", int64_t{i} * s.most_rows + chosen - 1, row[chosen - 1],
+                "a slot, because the selector of request " + std::to_string(i) + " starts from it");
+    }
+  }
+  used.check();
+  return s;
+}
+
+void run(task& t) {
+  if (t.policy.at("mode") != "snapshots")
+    throw unsupported("mode=" + t.policy.at("mode") + " is not built; mode=snapshots is");
+  operands const o = read_operands(t.in);
+  rounds const r = read_rounds(t.in, o.rows);
+  operand const g = t.in.tensor("g", dtype::f32, {o.rows, o.value_heads});
+  operand const beta = t.in.tensor("beta", dtype::f32, {o.rows, o.value_heads});
+  bool const vk = t.policy.at("state_layout") == "vk";
+  operand const pool = t.in.tensor("state_pool", {dtype::f32}, 4);
+  shape_type const state = {pool.extent(0), o.value_heads, vk ? o.value_dim : o.key_dim, vk ? o.key_dim : o.value_dim};
+  if (pool.shape != state)
+    throw bad_input("tensor 'state_pool': shape " + to_string(pool.shape) + ", must be " + to_string(state) +
+                    " with state_layout=" + t.policy.at("state_layout"));
+  slots const s = read_slots(t.in, r, pool.shape[0]);
+  double const scale = t.in.number("scale", 1 / std::sqrt(static_cast<double>(o.key_dim)));
+  settings const extra = {{"key_dim", std::to_string(o.key_dim)},
+                          {"value_dim", std::to_string(o.value_dim)},
+                          {"l2norm", std::to_string(t.in.integer("l2norm", 0, 0, 1))}};
+
+  with_policy<ratify_examples::recurrence_policies>(t.policy, extra, [&](auto chosen) {
+    using policy = typename decltype(chosen)::policy;
+    t.on.visit([&](auto& on) {
+      using executor_type = std::decay_t<decltype(on)>;
+      using operation_type = ratify::recurrence<policy>;
+      resident<float, executor_type> const first(on, o.memory[0]), second(on, o.memory[1]), third(on, o.memory[2]),
+          g_there(on, load_dense<float>(g)), beta_there(on, load_dense<float>(beta)), states(on, load<float>(pool, 3));
+      resident<int32_t, executor_type> const initial(on, s.initial), selector(on, s.selector), fresh(on, s.fresh),
+          snapshot(on, s.snapshot), starts(on, r.start);
+      shape_type const shape = {o.rows, o.value_heads, o.value_dim};
+      auto const out = room(on, shape, "out");
+
+      typename operation_type::params p;
+      if (o.mixed) {
+        p.q = {first.data() + o.offset[0], first.stride(0), o.key_dim};
+        p.k = {first.data() + o.offset[1], first.stride(0), o.key_dim};
+        p.v = {first.data() + o.offset[2], first.stride(0), o.value_dim};
+      } else {
+        p.q = first.heads();
+        p.k = second.heads();
+        p.v = third.heads();
+      }
+      p.g = g_there.data();
+      p.beta = beta_there.data();
+      p.state_pool = states.data();
+      p.slot_stride = states.stride(0);
+      p.query_start = starts.data();
+      p.initial_slot = initial.data();
+      p.selector = selector.data();
+      p.fresh = t.in.has("fresh") ? fresh.data() : nullptr;
+      p.snapshot_slot = snapshot.rows();
+      p.out = {out.data(), int64_t{o.value_heads} * o.value_dim, o.value_dim};
+      p.rows = o.rows;
+      p.requests = r.requests();
+      p.key_heads = o.key_heads;
+      p.value_heads = o.value_heads;
+      p.max_rows = s.most_rows;
+      p.scale = static_cast<float>(scale);
+      p.slots = pool.shape[0];
+      launch<operation_type>(on, p);
+      t.emit_rounded("out", shape, out.read(on));
+      t.emit("state_pool", pool.shape, states.read(on));
+    });
+  });
+}
+
+}  // namespace
+
+extern operation const recurrence;
+operation const recurrence{
+    "recurrence",
+    {"q", "k", "v", "mixed", "g", "beta", "state_pool", "query_start", "fresh", "initial_slot", "snapshot_slot",
+     "selector", "slot", "ring_k", "ring_u", "ring_g", "ring_start", "ring_count", "flush"},
+    {"out", "state_pool", "ring_k", "ring_u", "ring_g"},
+    {"scale", "l2norm", "q_offset", "k_offset", "v_offset", "key_heads", "key_dim", "value_heads", "value_dim"},
+    {arithmetic_key,
+     out_key,
+     {"mode", "snapshots", {"snapshots", "replay", "read"}},
+     {"state_layout", "kv", {"kv", "vk"}},
+     {"value_block", std::to_string(ratify::recurrence_policy::value_block), {}}},
+    run,
+    built<ratify_examples::recurrence_policies>};
+
+}  // namespace ratify_run
