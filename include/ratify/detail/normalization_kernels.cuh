@@ -96,6 +96,7 @@ struct qk_norm_rotary_kernel {
     auto const normed = [&](int i) {
       return device::rms_scaled<Policy::unit_offset>(to_float(x[i]), inverse, to_float(p.weight[i]));
     };
+    block.warp_barrier();  // shuffles order no memory: with out = x, others have read what this lane is about to write
     int const half = p.rotary_dim / 2;
     float const* const cos = p.cos + int64_t{position} * half;
     float const* const sin = p.sin + int64_t{position} * half;
