@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles every kernel of the policy list with NVRTC and checks the result.
+
+nvrtc.py RATIFY_RUN INCLUDE EXAMPLES TOOLKIT [--architectures sm_70,...] [--fast-math] [--ptx FOLDER]
+
+RATIFY_RUN prints the list (--list --json). TOOLKIT is a folder with nvidia/cuda_nvrtc, nvidia/cuda_runtime and
+nvidia/cuda_cccl, as the PyPI wheels unpack. --fast-math compiles with -use_fast_math and refuses PTX that holds an .ftz
+or an .approx. --ptx keeps the PTX, one file an architecture and header, with the lowered names of its kernels."""
+import argparse
+import collections
+import ctypes
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+
+class Nvrtc:
+    def __init__(self, library):
+        self.library = ctypes.CDLL(str(library))
+        self.library.nvrtcGetErrorString.restype = ctypes.c_char_p
+
+    def call(self, name, *arguments):
+        code = getattr(self.library, name)(*arguments)
+        if code != 0:
+            raise RuntimeError(f"{name}: {self.library.nvrtcGetErrorString(code).decode()}")
+
+    def compile(self, source, names, options):
+        """-> (PTX or cubin bytes, log, {name: lowered name}); raises RuntimeError with the log."""
+        program = ctypes.c_void_p()
+        self.call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None)
+        try:
+            for name in names:
+                self.call("nvrtcAddNameExpression", program, name.encode())
+            texts = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
+            code = self.library.nvrtcCompileProgram(program, len(options), texts)
+            log = self.text(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog").decode(errors="replace")
+            if code != 0:
+                raise RuntimeError(log)
+            kind = "PTX" if any("compute_" in o for o in options) else "CUBIN"
+            code = self.text(program, f"nvrtcGet{kind}Size", f"nvrtcGet{kind}")
+            lowered = {}
+            for name in names:
+                pointer = ctypes.c_char_p()
+                self.call("nvrtcGetLoweredName", program, name.encode(), ctypes.byref(pointer))
+                lowered[name] = pointer.value.decode()
+            return code, log, lowered
+        finally:
+            self.library.nvrtcDestroyProgram(ctypes.byref(program))
+
+    def text(self, program, size, get):
+        n = ctypes.c_size_t()
+        self.call(size, program, ctypes.byref(n))
+        buffer = ctypes.create_string_buffer(n.value)
+        self.call(get, program, buffer)
+        return buffer.raw[:n.value].rstrip(b"\0") if size != "nvrtcGetCUBINSize" else buffer.raw
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("ratify_run")
+    parser.add_argument("include")
+    parser.add_argument("examples")
+    parser.add_argument("toolkit", type=pathlib.Path)
+    parser.add_argument("--architectures", default="sm_70,sm_75,sm_80,sm_86,sm_89,sm_90,sm_90a,sm_100,sm_120")
+    parser.add_argument("--fast-math", action="store_true")
+    parser.add_argument("--ptx", type=pathlib.Path)
+    a = parser.parse_args()
+
+    built = json.loads(subprocess.run([a.ratify_run, "--list", "--json"], check=True, capture_output=True, text=True).stdout)
+    by_header = collections.defaultdict(list)
+    for policy in built:
+        by_header[policy["header"]] += policy["kernels"]
+    nvrtc = Nvrtc(a.toolkit / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12")
+    options = ["-std=c++17", f"-I{a.include}", f"-I{a.examples}", f"-I{a.toolkit}/nvidia/cuda_cccl/include",
+               f"-I{a.toolkit}/nvidia/cuda_runtime/include"] + (["-use_fast_math"] if a.fast_math else [])
+    failures = 0
+    for architecture in a.architectures.split(","):
+        begin, kernels, size = time.time(), 0, 0
+        target = architecture.replace("sm_", "compute_") if a.fast_math or a.ptx else architecture
+        for header, names in by_header.items():
+            source = f"#include <policies.hpp>\n#include <{header}>\n"
+            try:
+                code, log, lowered = nvrtc.compile(source, names, [*options, f"-arch={target}"])
+            except RuntimeError as error:
+                print(f"{architecture}: {header}: {error}")
+                failures += 1
+                continue
+            kernels += len(names)
+            size += len(code)
+            warnings = [line for line in log.splitlines() if "warning" in line and "deprecated" not in line]
+            if warnings:
+                print(f"{architecture}: {header}: {warnings[0]}")
+                failures += 1
+            if a.fast_math:
+                bad = sorted({word for line in code.decode().splitlines() for word in line.split() if ".ftz" in word or ".approx" in word})
+                if bad:
+                    print(f"{architecture}: {header}: -use_fast_math reached {', '.join(bad)}")
+                    failures += 1
+            if a.ptx:
+                stem = header.replace("/", "_").replace(".cuh", "")
+                a.ptx.mkdir(parents=True, exist_ok=True)
+                (a.ptx / f"{architecture}_{stem}.ptx").write_bytes(code)
+                (a.ptx / f"{architecture}_{stem}.json").write_text(json.dumps(lowered, indent=1))
+        print(f"{architecture}{' -use_fast_math' if a.fast_math else ''}: {kernels} kernels of {len(built)} policies, "
+              f"{size / 1e6:.1f} MB, {time.time() - begin:.0f} s", flush=True)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
