@@ -48,7 +48,7 @@ class fiber_pool {
   /// What reports of ThreadSanitizer call the block; 0-terminated, read during the next `run`.
   void name_block(char const* name) { name_ = name; }
 
-  /// Runs `f(context, 0 .. threads - 1)` to completion.
+  /// Runs f(context, t) for every t below `threads`, to completion.
   ///
   /// For ThreadSanitizer all the caller did before comes before the threads, but what they do does not come before what
   /// the caller does next, until `join`: so that the blocks of a launch, run in turn, are not in order.

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/// An executor for the CUDA driver API: launches kernels out of modules that were compiled elsewhere (NVRTC, PTX
+/// files), through the same operations. A kernel is found by its C++ name: `entry<Kernel, ...>` of a module, demangled.
+#pragma once
+
+#include <ratify/detail/launch.cuh>
+#include <ratify/executor.hpp>
+
+#include <cuda.h>
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <typeinfo>
+#include <vector>
+
+namespace example {
+
+inline void require(CUresult r, std::string const& what) {
+  if (r == CUDA_SUCCESS) return;
+  char const* text = nullptr;
+  (void)cuGetErrorString(r, &text);
+  throw std::runtime_error(what + ": " + (text != nullptr ? text : "unknown error"));
+}
+
+inline std::string demangled(char const* name) {
+  int status = 0;
+  std::unique_ptr<char, decltype(&std::free)> const text(abi::__cxa_demangle(name, nullptr, nullptr, &status),
+                                                         &std::free);
+  return status == 0 ? text.get() : name;
+}
+
+class driver_executor {
+ public:
+  /// Takes the current context's device; kernels run on `stream`.
+  explicit driver_executor(CUstream stream) : stream_(stream) {
+    CUdevice device = 0;
+    require(cuCtxGetDevice(&device), "cuCtxGetDevice");
+    require(cuDeviceGetAttribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device),
+            "multiprocessors");
+  }
+
+  /// Makes the kernels of a PTX or cubin image known. `names` are their lowered (mangled) names.
+  void load(std::string const& image, std::vector<std::string> const& names) {
+    CUmodule module = nullptr;
+    require(cuModuleLoadData(&module, image.c_str()), "cuModuleLoadData");
+    for (auto const& name : names) {
+      CUfunction f = nullptr;
+      require(cuModuleGetFunction(&f, module, name.c_str()), name);
+      // "void ratify::v0::detail::entry<KERNEL, ratify::v0::detail::arch_list<700> >(KERNEL::params)"
+      std::string const text = demangled(name.c_str());
+      size_t const begin = text.find("entry<"), end = text.rfind(", ratify::");
+      if (begin == std::string::npos || end == std::string::npos)
+        throw std::runtime_error("not a kernel of ratify: " + text);
+      functions_[text.substr(begin + 6, text.rfind(", ratify::", text.rfind("arch_list<")) - begin - 6)] = f;
+    }
+  }
+
+  template <class Kernel, class Architectures = void>
+  ratify::status can_run() const {
+    return find<Kernel>() != nullptr ? ratify::status{} : missing();
+  }
+
+  template <class Kernel, class Architectures = void>
+  ratify::status run(ratify::stage<Kernel> const& s) const {
+    CUfunction const f = find<Kernel>();
+    if (f == nullptr) return missing();
+    constexpr size_t shared = ratify::detail::shared_bytes_v<Kernel>;
+    CUresult r = CUDA_SUCCESS;
+    if (shared > 48 * 1024)
+      r = cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(shared));
+    void* arguments[] = {const_cast<typename Kernel::params*>(&s.params)};
+    if (r == CUDA_SUCCESS)
+      r = cuLaunchKernel(f, static_cast<unsigned>(s.grid.x), static_cast<unsigned>(s.grid.y),
+                         static_cast<unsigned>(s.grid.z), Kernel::block_threads, 1, 1, static_cast<unsigned>(shared),
+                         stream_, arguments, nullptr);
+    char const* text = "";
+    if (r != CUDA_SUCCESS) (void)cuGetErrorString(r, &text);
+    return r == CUDA_SUCCESS ? ratify::status{} : ratify::status{ratify::status_code::launch_failed, text};
+  }
+
+  template <class Kernel, class Architectures = void>
+  int concurrent_blocks() const {
+    int blocks = 0;
+    if (CUfunction const f = find<Kernel>())
+      (void)cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, Kernel::block_threads,
+                                                        ratify::detail::shared_bytes_v<Kernel>);
+    return multiprocessors_ * (blocks > 0 ? blocks : 1);
+  }
+
+  CUstream stream() const { return stream_; }
+ private:
+  template <class Kernel>
+  CUfunction find() const {
+    auto const found = functions_.find(demangled(typeid(Kernel).name()));
+    return found != functions_.end() ? found->second : nullptr;
+  }
+  static ratify::status missing() {
+    return {ratify::status_code::unsupported, "the loaded modules hold no such kernel"};
+  }
+
+  CUstream stream_;
+  int multiprocessors_ = 0;
+  std::map<std::string, CUfunction> functions_;
+};
+
+}  // namespace example
