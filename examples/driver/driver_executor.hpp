@@ -3,7 +3,6 @@
 /// files), through the same operations. A kernel is found by its C++ name: `entry<Kernel, ...>` of a module, demangled.
 #pragma once
 
-#include <ratify/detail/launch.cuh>
 #include <ratify/executor.hpp>
 
 #include <cuda.h>
@@ -68,7 +67,7 @@ class driver_executor {
   ratify::status run(ratify::stage<Kernel> const& s) const {
     CUfunction const f = find<Kernel>();
     if (f == nullptr) return missing();
-    constexpr size_t shared = ratify::detail::shared_bytes_v<Kernel>;
+    constexpr size_t shared = ratify::stage<Kernel>::shared_bytes;
     CUresult r = CUDA_SUCCESS;
     if (shared > 48 * 1024)
       r = cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(shared));
@@ -87,7 +86,7 @@ class driver_executor {
     int blocks = 0;
     if (CUfunction const f = find<Kernel>())
       (void)cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, Kernel::block_threads,
-                                                        ratify::detail::shared_bytes_v<Kernel>);
+                                                        ratify::stage<Kernel>::shared_bytes);
     return multiprocessors_ * (blocks > 0 ? blocks : 1);
   }
 

@@ -12,11 +12,24 @@ struct grid_extent {
   int x = 1, y = 1, z = 1;
 };
 
+namespace detail {
+
+/// Stands for a block where only the size of shared storage is asked for: the layout depends on the thread count alone.
+template <int Threads>
+struct sizing_block {
+  static constexpr int threads = Threads;
+};
+
+}  // namespace detail
+
 /// One kernel launch of an operation. Its block has `Kernel::block_threads` threads; its shared storage is
 /// `Kernel::shared_storage<Block>`; `params` is the kernel's only argument.
 template <class Kernel>
 struct stage {
   using kernel = Kernel;
+  /// Of dynamic shared memory a block needs.
+  static constexpr size_t shared_bytes =
+      sizeof(typename Kernel::template shared_storage<detail::sizing_block<Kernel::block_threads>>);
   grid_extent grid;
   typename Kernel::params params;
 };

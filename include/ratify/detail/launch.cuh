@@ -21,17 +21,16 @@ __global__ void RATIFY_HIDDEN __launch_bounds__(Kernel::block_threads)
     entry(RATIFY_GRID_CONSTANT typename Kernel::params const p) {
   using block_type = cuda_block<Kernel::block_threads>;
   extern __shared__ __align__(128) unsigned char shared_bytes[];
+  using storage_type = typename Kernel::template shared_storage<block_type>;
+  static_assert(sizeof(storage_type) == stage<Kernel>::shared_bytes,
+                "ratify: shared storage depends on the thread count alone");
   block_type block;
-  Kernel::run(block, p, *reinterpret_cast<typename Kernel::template shared_storage<block_type>*>(shared_bytes));
+  Kernel::run(block, p, *reinterpret_cast<storage_type*>(shared_bytes));
 }
 
 #if defined(__NVCC__)
 #pragma nv_diagnostic pop
 #endif
-
-template <class Kernel>
-inline constexpr size_t shared_bytes_v =
-    sizeof(typename Kernel::template shared_storage<cuda_block<Kernel::block_threads>>);
 
 }  // namespace detail
 RATIFY_END_NAMESPACE
@@ -60,7 +59,7 @@ class cuda_executor {
   template <class Kernel, class Architectures = detail::compiled_architectures>
   status can_run() const {
     if (error_ != cudaSuccess) return no_device();
-    if (detail::shared_bytes_v < Kernel >> static_cast<size_t>(shared_limit_))
+    if (stage<Kernel>::shared_bytes > static_cast<size_t>(shared_limit_))
       return {status_code::unsupported, "ratify: the kernel needs more shared memory than a block of this card has"};
     cudaFuncAttributes a{};
     if (own_error([&] { return cudaFuncGetAttributes(&a, address<Kernel, Architectures>()); }) != cudaSuccess)
@@ -78,7 +77,7 @@ class cuda_executor {
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(s.grid.x, s.grid.y, s.grid.z);
     config.blockDim = dim3(Kernel::block_threads);
-    config.dynamicSmemBytes = detail::shared_bytes_v<Kernel>;
+    config.dynamicSmemBytes = stage<Kernel>::shared_bytes;
     config.stream = stream_;
     auto const e =
         own_error([&] { return cudaLaunchKernelEx(&config, detail::entry<Kernel, Architectures>, s.params); });
@@ -93,7 +92,7 @@ class cuda_executor {
     (void)own_error([&] {
       (void)allow_shared<Kernel, Architectures>();
       return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, detail::entry<Kernel, Architectures>,
-                                                           Kernel::block_threads, detail::shared_bytes_v<Kernel>);
+                                                           Kernel::block_threads, stage<Kernel>::shared_bytes);
     });
     return detail::max_of(multiprocessors_ * per_multiprocessor, 1);
   }
@@ -105,7 +104,7 @@ class cuda_executor {
   /// Shared storage beyond the 48 KB that a block gets without asking.
   template <class Kernel, class Architectures>
   static cudaError_t allow_shared() {
-    constexpr size_t shared = detail::shared_bytes_v<Kernel>;
+    constexpr size_t shared = stage<Kernel>::shared_bytes;
     if (shared <= 48 * 1024) return cudaSuccess;
     return own_error([] {
       return cudaFuncSetAttribute(address<Kernel, Architectures>(), cudaFuncAttributeMaxDynamicSharedMemorySize,
