@@ -190,10 +190,10 @@ def linear_names(model):
 
 # ---------------------------------------------------------------- quantising
 
-def quantise(w, global_scale):
-    """Nearest NVFP4 of w [..., K] under a divisor that broadcasts over the
-    groups. Returns codes (uint8, as w), scale codes (uint8, one a group) and
-    the effective weights.
+def quantise(w, w_global):
+    """Nearest NVFP4 of w [..., K]; w_global broadcasts over the groups.
+    Returns codes (uint8, as w), scale codes (uint8, one a group) and the
+    effective weights.
 
     The scale that maps the largest element to 6 is rarely the best: E4M3
     rounds it, and E2M1 has a wide gap between 4 and 6. So the neighbouring
@@ -207,7 +207,6 @@ def quantise(w, global_scale):
     levels = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], device=w.device)
     edges = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0], device=w.device)
     groups = w.float().unflatten(-1, (-1, 16))
-    w_global = 1.0 / global_scale  # FP32, correctly rounded
     peak = groups.abs().amax(-1)
     base = torch.bucketize(peak / 6 / w_global, table)
     lowest = torch.bucketize(2.0**-13 / w_global, table)
@@ -235,9 +234,9 @@ def quantise(w, global_scale):
     return codes, code.to(torch.uint8), value.flatten(-2)
 
 
-def global_scale_of(w):
-    """The divisor that maps the tensor's largest element to 6 * 448."""
-    return (448.0 * 6.0) / w.float().abs().amax().clamp(min=1e-12)
+def global_scale_of(peak):
+    """The divisor that maps a tensor's largest magnitude to 6 * 448."""
+    return (448.0 * 6.0) / peak.float().clamp(min=1e-12)
 
 
 def save_quantised(path, state, linears, geometry=GEOMETRY, notes=None):
@@ -248,8 +247,8 @@ def save_quantised(path, state, linears, geometry=GEOMETRY, notes=None):
     for name, value in state.items():
         value = value.detach().float().cpu()
         if name in linears:
-            divisor = global_scale_of(value)
-            codes, scales, _ = quantise(value, divisor)
+            divisor = global_scale_of(value.abs().amax())
+            codes, scales, _ = quantise(value, 1.0 / divisor)
             codes = codes.numpy()
             tensors[name + "_packed"] = ("U8", codes[:, 0::2] | (codes[:, 1::2] << 4))
             tensors[name + "_scale"] = ("F8_E4M3", scales.numpy())
