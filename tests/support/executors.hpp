@@ -65,6 +65,10 @@ class buffer<T, ratify::cuda_executor> {
     if (n_ > 0) require_success(cudaMemcpy(p_.get(), v.data(), n_ * sizeof(T), cudaMemcpyHostToDevice));
   }
   T* data() { return p_.get(); }
+  void write(std::vector<T> const& v) {
+    require_success(cudaMemcpy(static_cast<void*>(p_.get()), v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice));
+    require_success(cudaDeviceSynchronize());
+  }
   std::vector<T> read() const {
     std::vector<T> v(n_);
     require_success(cudaDeviceSynchronize());
@@ -119,12 +123,56 @@ void on_each_executor(F&& f) {
 #endif
 }
 
+#if defined(__CUDACC__)
+/// Whether launches on the card go through a captured graph (RATIFY_TEST_GRAPH=1), so that every test of an operation
+/// is one of its capture too.
+inline bool through_graphs() { return std::getenv("RATIFY_TEST_GRAPH") != nullptr; }
+
+/// What `enqueue` puts into the executor's stream, captured; `replay` runs it and waits.
+class captured_graph {
+ public:
+  template <class Enqueue>
+  captured_graph(ratify::cuda_executor& on, Enqueue&& enqueue) : stream_(on.stream()) {
+    require_success(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal));
+    status_ = enqueue();
+    require_success(cudaStreamEndCapture(stream_, &graph_));
+    require_success(cudaGraphInstantiate(&ready_, graph_, 0));
+  }
+  captured_graph(captured_graph const&) = delete;
+  captured_graph& operator=(captured_graph const&) = delete;
+  ~captured_graph() {
+    (void)cudaGraphExecDestroy(ready_);
+    (void)cudaGraphDestroy(graph_);
+  }
+  ratify::status status() const { return status_; }
+  void replay() {
+    require_success(cudaGraphLaunch(ready_, stream_));
+    require_success(cudaStreamSynchronize(stream_));
+  }
+ private:
+  cudaStream_t stream_;
+  cudaGraph_t graph_ = nullptr;
+  cudaGraphExec_t ready_ = nullptr;
+  ratify::status status_;
+};
+#endif
+
 /// Launches an operation with a workspace of the size it asks for, filled with 0xFF bytes.
 template <class Operation, class Executor>
 ratify::status launch(typename Operation::params const& p, Executor& on) {
   if (auto const s = Operation::can_launch(p, on); !s) return s;
   buffer<unsigned char, Executor> scratch(on, Operation::workspace_bytes(p, on));
-  auto const s = Operation::launch(p, {scratch.data(), Operation::workspace_bytes(p, on)}, on);
+  auto const enqueue = [&] { return Operation::launch(p, {scratch.data(), Operation::workspace_bytes(p, on)}, on); };
+#if defined(__CUDACC__)
+  if constexpr (std::is_same_v<Executor, ratify::cuda_executor>) {
+    if (through_graphs()) {
+      captured_graph graph(on, enqueue);
+      if (graph.status()) graph.replay();
+      return graph.status();
+    }
+  }
+#endif
+  auto const s = enqueue();
   (void)scratch.read();  // waits for the stream before the scratch goes
   return s;
 }
