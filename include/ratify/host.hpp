@@ -58,7 +58,7 @@ class host_executor {
     if (blocks <= 0) return {};
     static bool const has_fma = cpu_has_fma();
     std::lock_guard<std::mutex> const turn(launch_mutex_);
-    job_ = {&s, has_fma ? &run_block<Kernel, true> : &run_block<Kernel, false>, s.grid, blocks};
+    job_ = {&s, has_fma ? &run_block<Kernel, twice> : &run_block<Kernel, false>, s.grid, blocks};
     ++launches_;
     next_block_.store(0, std::memory_order_relaxed);
     failed_.store(false, std::memory_order_relaxed);
@@ -135,7 +135,8 @@ class host_executor {
   }
 
   // The same source twice: an FMA through libm costs seven times one inlined, and the flags of the consumer, or which
-  // of two objects the linker keeps, must not decide which it is. The bits are the same.
+  // of two objects the linker keeps, must not decide which it is. The bits are the same; under a sanitizer, where speed
+  // matters less than how long it compiles, one is enough.
   template <class Kernel>
   static void run_thread(void* context, int thread) {
     static_cast<block_context<Kernel>*>(context)->run(thread);
@@ -145,12 +146,18 @@ class host_executor {
   __attribute__((target("fma"), flatten)) static void run_thread_fma(void* context, int thread) {
     static_cast<block_context<Kernel>*>(context)->run(thread);
   }
+#if defined(RATIFY_ADDRESS_SANITIZER) || defined(RATIFY_THREAD_SANITIZER)
+  static constexpr bool twice = false;
+#else
+  static constexpr bool twice = true;
+#endif
   static bool cpu_has_fma() { return __builtin_cpu_supports("fma"); }
 #else
   template <class Kernel>
   static void run_thread_fma(void* context, int thread) {
     run_thread<Kernel>(context, thread);
   }
+  static constexpr bool twice = false;
   static bool cpu_has_fma() { return false; }
 #endif
 

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <vector>
@@ -13,10 +14,12 @@ namespace {
 using ratify::detail::fiber_pool;
 using ratify::detail::warp_exchange;
 
-/// Runs a function of the thread's number on a pool; "" or what went wrong.
+/// Runs a function of the thread's number on a pool; "" or what went wrong. What several threads count is atomic, for
+/// they may be in no order.
 std::string run(fiber_pool& pool, int threads, std::function<void(int)> body) {
   char const* const failure = pool.run(
       threads, [](void* context, int thread) { (*static_cast<std::function<void(int)>*>(context))(thread); }, &body);
+  pool.join();
   return failure == nullptr ? "" : failure;
 }
 
@@ -56,7 +59,7 @@ TEST_CASE("threads run once each, for any count") {
 
 TEST_CASE("a barrier separates what stands before it from what stands after") {
   fiber_pool pool;
-  int arrived = 0, wrong = 0;
+  std::atomic<int> arrived{0}, wrong{0};
   CHECK(run(pool, 128, [&](int) {
           for (int round = 1; round <= 20; ++round) {
             ++arrived;
@@ -109,7 +112,7 @@ TEST_CASE("a lane that is ahead overwrites nothing that a slower lane still read
 
 TEST_CASE("many blocks in sequence, of changing size") {
   fiber_pool pool;
-  int64_t total = 0;
+  std::atomic<int64_t> total{0};
   for (int block = 0; block < 2000; ++block)
     REQUIRE(run(pool, 1 + block % 64, [&](int) {
               pool.block_barrier();
@@ -181,11 +184,11 @@ TEST_CASE("lanes that disagree are reported, and the pool works afterwards") {
 TEST_CASE("a failure unwinds every thread that had begun") {
   fiber_pool pool;
   struct counted {
-    int& alive;
-    explicit counted(int& n) : alive(n) { ++alive; }
+    std::atomic<int>& alive;
+    explicit counted(std::atomic<int>& n) : alive(n) { ++alive; }
     ~counted() { --alive; }
   };
-  int alive = 0, begun = 0;
+  std::atomic<int> alive{0}, begun{0};
   for (int round = 0; round < 3; ++round) {
     CHECK(run(pool, 64, [&](int t) {
             counted const here(alive);
