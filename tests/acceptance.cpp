@@ -360,7 +360,7 @@ TEST_CASE("words order by logit descending, then id ascending, and -0 equals +0"
 TEST_CASE_TEMPLATE("acceptance equals its twin", Policy, ratify::acceptance_policy, policy_f16, policy_bf16) {
   using format = typename Policy::logit_format;
   random_source random(2);
-  for (int trial = 0; trial < 60; ++trial) {
+  for (int trial = 0; trial < scaled(60); ++trial) {
     batch b;
     b.vocab = random.one_of({1, 2, 3, 31, 97, 128, 129, 264, 513, 700, 2048, 2049, 5000});
     b.max_drafts = random.one_of({0, 1, 4, 7});
@@ -580,7 +580,7 @@ TEST_CASE("S4 emission stops at the first end token and at the limit") {
 // The seeds are 0 to 99999 whatever RATIFY_TEST_SEED says; each of the six statistics would reject a right program with
 // a chance of 1e-6 if the generator were ideal.
 TEST_CASE("S5 chosen drafts are accepted with p(x), and what is emitted follows p") {
-  constexpr int seeds = 100000;
+  int const seeds = scaled(100000);
   std::vector<float> const logits{0.3f, 1.1f, -0.4f, 0.9f, -2.0f, 1.1f, -0.1f, -INFINITY};
   int const vocab = static_cast<int>(logits.size());
   // One batch of four kinds of requests: two that draw, one of them cut by top-k and top-p, and two that are greedy.
@@ -628,14 +628,15 @@ TEST_CASE("S5 chosen drafts are accepted with p(x), and what is emitted follows 
       CHECK(excess(first[kind], p) <= 0.0);
       CHECK(excess(rejected[kind], rest) <= 0.0);
       CHECK(excess(second[kind], p) <= 0.0);
+      if (scale() < 1.0) continue;
       // The test sees a distribution that is off by a twentieth of one probability.
       wrong[1] += 0.05 * p[1];
       wrong[0] -= 0.05 * p[1];
       CHECK(excess(first[kind], wrong) > 0.0);
     }
     for (size_t kind : {2, 3}) {
-      CHECK(first[kind][1] == seeds / 100);  // of the two largest the lower id, always
-      CHECK(rejected[kind][1] == seeds / 100);
+      CHECK(first[kind][1] == (seeds + 99) / 100);  // of the two largest the lower id, always
+      CHECK(rejected[kind][1] == (seeds + 99) / 100);
     }
   });
 }

@@ -40,7 +40,7 @@ void check_equal_to_twin(attention_case_of<Policy> const& c) {
 
 TEST_CASE("attention equals its twin bit for bit over random shapes") {
   random_source random(10);
-  for (int round = 0; round < 25; ++round) {
+  for (int round = 0; round < scaled(25); ++round) {
     auto const c = random_attention_case<verify>(random);
     CAPTURE(describe(c));
     check_equal_to_twin<verify>(c);
@@ -50,7 +50,7 @@ TEST_CASE("attention equals its twin bit for bit over random shapes") {
 TEST_CASE_TEMPLATE("attention equals its twin for every partition width", Policy, policy<256, 64, 8>,
                    policy<256, 256, 8>, policy<256, 4096, 8>) {
   random_source random(11);
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < scaled(8); ++round) {
     auto const c = random_attention_case<Policy>(random);
     CAPTURE(describe(c));
     check_equal_to_twin<Policy>(c);
@@ -61,7 +61,7 @@ TEST_CASE_TEMPLATE("unroll and decoder revision move no bit", Policy,
                    policy<256, 1024, 1, decoder_revision::bit_fields>,
                    policy<256, 1024, 4, decoder_revision::reference>, policy<256, 1024, 16, decoder_revision::native>) {
   random_source random(12);
-  for (int round = 0; round < 6; ++round) {
+  for (int round = 0; round < scaled(6); ++round) {
     auto const c = random_attention_case<Policy>(random);
     CAPTURE(describe(c));
     check_equal_to_twin<Policy>(c);
@@ -73,7 +73,7 @@ TEST_CASE_TEMPLATE("attention of other head sizes and cache formats equals its t
                    policy<64, 64, 8, decoder_revision::reference, ratify::bf16>,
                    policy<256, 1024, 8, decoder_revision::reference, ratify::e5m2>) {
   random_source random(13);
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < scaled(8); ++round) {
     auto const c = random_attention_case<Policy>(random);
     CAPTURE(describe(c));
     check_equal_to_twin<Policy>(c);

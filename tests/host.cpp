@@ -4,9 +4,11 @@
 
 #include "support/compare.hpp"
 #include "support/executors.hpp"
+#include "support/random.hpp"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -111,6 +113,47 @@ struct scale_kernel {
   }
 };
 
+/// Notes who ran when: block * threads + thread. On one CPU thread the notes are the order.
+struct order_kernel {
+  struct params {
+    std::atomic<int>* next;
+    int* note;
+  };
+  static constexpr char const* name = "order_kernel";
+  static constexpr int block_threads = 64;
+  template <class Block>
+  struct shared_storage {};
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>&) {
+    for (int round = 0; round < 2; ++round) {
+      p.note[p.next->fetch_add(1, std::memory_order_relaxed)] = block.block_x() * block_threads + block.thread();
+      block.barrier();
+    }
+  }
+};
+
+/// Each thread reads what its neighbour wrote, without a barrier: right only while threads run in order.
+struct lucky_kernel {
+  struct params {
+    int* out;
+  };
+  static constexpr char const* name = "lucky_kernel";
+  static constexpr int block_threads = 64;
+  template <class Block>
+  struct shared_storage {
+    int word[65];
+  };
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
+    if (block.thread() == 0)
+      for (int& x : storage.word) x = 0;
+    storage.word[block.thread() + 1] = block.thread() + 1;
+    p.out[block.thread()] = storage.word[block.thread()];
+  }
+};
+
 /// 100 bytes of shared storage beside an aligned member; the kernel checks the alignment.
 struct aligned_kernel {
   struct params {
@@ -139,7 +182,7 @@ TEST_CASE("the number of CPU threads changes no bit") {
   CHECK(four.threads() == 4);
   CHECK(ratify::host_executor().threads() >= 1);
   auto const expected = row_sums(one, grid);
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < scaled(20); ++round) {
     CHECK(bit_difference(row_sums(two, grid), expected) == "");
     CHECK(bit_difference(row_sums(four, grid), expected) == "");
   }
@@ -167,7 +210,7 @@ TEST_CASE("launches from two threads take turns") {
   std::atomic<int> wrong{0};
   auto const in = numbers();
   auto const repeat = [&](ratify::grid_extent grid, std::vector<float> const& expected) {
-    for (int i = 0; i < 200; ++i) {
+    for (int i = 0; i < scaled(200); ++i) {
       std::vector<float> out(expected.size());
       if (!on.run(ratify::stage<row_sum_kernel>{grid, {in.data(), out.data(), grid}}) ||
           bit_difference(out, expected) != "")
@@ -220,6 +263,61 @@ TEST_CASE("shared storage stands at its alignment") {
   for (int i = 0; i < 8; ++i) CHECK(on.run(ratify::stage<aligned_kernel>{{4}, {&misaligned}}));
   CHECK(misaligned == 0);
 }
+
+TEST_CASE("a shuffled order changes no bit, and every seed is another order") {
+  ratify::grid_extent const grid{37, 3, 2};
+  ratify::host_executor in_order(1);
+  auto const expected = row_sums(in_order, grid);
+  for (uint64_t seed = 1; seed <= 5; ++seed)
+    for (int threads : {1, 2}) {
+      ratify::host_executor on(ratify::host_options{threads, seed});
+      for (int round = 0; round < 3; ++round) CHECK(bit_difference(row_sums(on, grid), expected) == "");
+      auto const s = on.run(ratify::stage<divergent_kernel>{{7, 3, 2}, {{4, 2, 1}, nullptr}});
+      CHECK(s.code() == ratify::status_code::divergent_barrier);
+      CHECK(bit_difference(row_sums(on, grid), expected) == "");
+    }
+
+  auto const order = [](ratify::host_executor& on) {
+    std::atomic<int> next{0};
+    std::vector<int> note(3 * 64 * 2, -1);
+    CHECK(on.run(ratify::stage<order_kernel>{{3}, {&next, note.data()}}));
+    return note;
+  };
+  auto const unshuffled = order(in_order);
+  for (int i = 0; i < 3 * 64 * 2; ++i) CHECK(unshuffled[static_cast<size_t>(i)] / 64 == i / 128);
+  std::vector<std::vector<int>> orders;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    ratify::host_executor on(ratify::host_options{1, seed}), again(ratify::host_options{1, seed});
+    orders.push_back(order(on));
+    CHECK(order(again) == orders.back());
+    if (seed > 0) CHECK(order(on) != orders.back());  // the next launch has another
+    // Each block whole, each half of it a permutation of its threads.
+    for (int half = 0; half < 6; ++half) {
+      std::vector<int> part(orders.back().begin() + 64 * half, orders.back().begin() + 64 * (half + 1));
+      std::sort(part.begin(), part.end());
+      bool whole = part[0] % 64 == 0;
+      for (int i = 0; i < 64; ++i) whole = whole && part[static_cast<size_t>(i)] == part[0] + i;
+      CHECK(whole);
+    }
+  }
+  for (size_t a = 0; a < orders.size(); ++a)
+    for (size_t b = 0; b < a; ++b) CHECK(orders[a] != orders[b]);
+}
+
+#if !defined(RATIFY_THREAD_SANITIZER)
+TEST_CASE("a shuffled order shows what is right by luck") {
+  auto const wrong = [](uint64_t seed) {
+    ratify::host_executor on(ratify::host_options{1, seed});
+    std::vector<int> out(64, -1);
+    CHECK(on.run(ratify::stage<lucky_kernel>{{1}, {out.data()}}));
+    int n = 0;
+    for (int i = 0; i < 64; ++i) n += out[static_cast<size_t>(i)] != i;
+    return n;
+  };
+  CHECK(wrong(0) == 0);
+  for (uint64_t seed = 1; seed <= 5; ++seed) CHECK(wrong(seed) > 10);
+}
+#endif
 
 #if defined(__SSE__)
 TEST_CASE("the caller's floating-point mode changes no bit and is given back") {

@@ -161,7 +161,7 @@ TEST_CASE("projection equals its twin bit for bit on slices of the TP2 shapes wi
 
 TEST_CASE("projection equals its twin bit for bit on odd shapes") {
   random_source random(12);
-  for (int round = 0; round < 25; ++round) {
+  for (int round = 0; round < scaled(25); ++round) {
     int const rows = random.integer(1, 40), n = random.integer(1, 150), k = 16 * random.integer(1, 30);
     check_shape<ratify::projection_policy>(random, rows, n, k, random.integer(0, 1) != 0);
     check_shape<split<5>>(random, rows, n, k, random.integer(0, 1) != 0);

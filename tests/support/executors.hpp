@@ -102,8 +102,17 @@ inline std::string card_description() {
 inline std::string card_description() { return ""; }
 #endif
 
+/// The order in which the host executor runs the threads of a block: RATIFY_TEST_SHUFFLE, a seed; 0 unless set.
+inline uint64_t shuffle_seed() {
+  static uint64_t const value = [] {
+    char const* const text = std::getenv("RATIFY_TEST_SHUFFLE");
+    return text != nullptr ? std::strtoull(text, nullptr, 10) : 0ull;
+  }();
+  return value;
+}
+
 inline ratify::host_executor& host() {
-  static ratify::host_executor executor(2);
+  static ratify::host_executor executor(ratify::host_options{2, shuffle_seed()});
   return executor;
 }
 

@@ -33,8 +33,13 @@ DOCTEST_REGISTER_LISTENER("count", 1, counting_listener);
 
 int main(int argc, char** argv) {
   doctest::Context context(argc, argv);
-  std::printf("ratify tests: host executor%s; seed %llu (RATIFY_TEST_SEED)\n", ratify_test::card_description().c_str(),
+  std::printf("ratify tests: host executor%s; seed %llu (RATIFY_TEST_SEED)", ratify_test::card_description().c_str(),
               static_cast<unsigned long long>(ratify_test::seed()));
+  if (ratify_test::scale() != 1.0) std::printf("; scale %g (RATIFY_TEST_SCALE)", ratify_test::scale());
+  if (ratify_test::shuffle_seed() != 0)
+    std::printf("; shuffled by %llu (RATIFY_TEST_SHUFFLE)",
+                static_cast<unsigned long long>(ratify_test::shuffle_seed()));
+  std::printf("\n");
   int const result = context.run();
   if (!context.shouldExit() && tests_run == 0) {
     std::fputs("ratify tests: no test matches the filter\n", stderr);

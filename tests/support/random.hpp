@@ -19,6 +19,21 @@ inline uint64_t seed() {
   return value;
 }
 
+/// The scale of this run: RATIFY_TEST_SCALE, a factor for the number of random cases; 1 unless set.
+inline double scale() {
+  static double const value = [] {
+    char const* const text = std::getenv("RATIFY_TEST_SCALE");
+    return text != nullptr ? std::strtod(text, nullptr) : 1.0;
+  }();
+  return value;
+}
+
+/// A number of random cases at the scale of this run, at least one.
+inline int scaled(int cases) {
+  double const n = cases * scale();
+  return n < 1.0 ? 1 : static_cast<int>(n);
+}
+
 /// A stream of random values of its own for each test (`stream` tells them apart).
 class random_source {
  public:
