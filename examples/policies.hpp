@@ -169,11 +169,14 @@ struct attention_p : ratify::attention_policy {
 };
 
 template <int HeadDim, int PartitionWidth>
-using attention_every_cache = policy_list<attention_p<HeadDim, PartitionWidth, 8, decoder_revision::reference, e4m3>,
-                                          attention_p<HeadDim, PartitionWidth, 8, decoder_revision::fp16_shift, e4m3>,
-                                          attention_p<HeadDim, PartitionWidth, 8, decoder_revision::reference, e5m2>,
-                                          attention_p<HeadDim, PartitionWidth, 8, decoder_revision::reference, f16>,
-                                          attention_p<HeadDim, PartitionWidth, 8, decoder_revision::reference, bf16>>;
+using attention_e4m3 = policy_list<attention_p<HeadDim, PartitionWidth, 8, decoder_revision::reference, e4m3>,
+                                   attention_p<HeadDim, PartitionWidth, 8, decoder_revision::fp16_shift, e4m3>>;
+template <int HeadDim, int PartitionWidth>
+using attention_every_cache =
+    join_t<attention_e4m3<HeadDim, PartitionWidth>,
+           policy_list<attention_p<HeadDim, PartitionWidth, 8, decoder_revision::reference, e5m2>,
+                       attention_p<HeadDim, PartitionWidth, 8, decoder_revision::reference, f16>,
+                       attention_p<HeadDim, PartitionWidth, 8, decoder_revision::reference, bf16>>>;
 using attention_policies =
     join_t<attention_every_cache<256, 1024>,
            policy_list<attention_p<256, 1024, 8, decoder_revision::bit_fields, e4m3>,
@@ -182,9 +185,8 @@ using attention_policies =
                        attention_p<256, 1024, 1, decoder_revision::fp16_shift, e4m3>,
                        attention_p<256, 1024, 4, decoder_revision::fp16_shift, e4m3>,
                        attention_p<256, 1024, 16, decoder_revision::fp16_shift, e4m3>>,
-           attention_every_cache<256, 64>, attention_every_cache<256, 256>, attention_every_cache<256, 4096>,
-           attention_every_cache<128, 256>, attention_every_cache<128, 1024>, attention_every_cache<64, 256>,
-           attention_every_cache<64, 1024>>;
+           attention_e4m3<256, 64>, attention_e4m3<256, 256>, attention_e4m3<256, 4096>, attention_e4m3<128, 256>,
+           attention_every_cache<128, 1024>, attention_e4m3<64, 256>, attention_every_cache<64, 1024>>;
 
 // convolution
 
@@ -243,15 +245,16 @@ struct recurrence_p : ratify::recurrence_policy {
 #endif
 };
 
-template <int KeyDim, int ValueDim, int ValueBlock>
-using recurrence_every_layout = policy_list<recurrence_p<KeyDim, ValueDim, ValueBlock, false, recurrence_layout::kv>,
-                                            recurrence_p<KeyDim, ValueDim, ValueBlock, true, recurrence_layout::kv>,
-                                            recurrence_p<KeyDim, ValueDim, ValueBlock, false, recurrence_layout::vk>,
-                                            recurrence_p<KeyDim, ValueDim, ValueBlock, true, recurrence_layout::vk>>;
-using recurrence_policies = join_t<recurrence_every_layout<128, 128, 16>, recurrence_every_layout<128, 128, 2>,
-                                   recurrence_every_layout<128, 128, 4>, recurrence_every_layout<128, 128, 8>,
-                                   recurrence_every_layout<128, 128, 32>, recurrence_every_layout<64, 64, 16>,
-                                   recurrence_every_layout<64, 64, 8>>;
+template <int KeyDim, int ValueDim, int ValueBlock, recurrence_layout StateLayout>
+using recurrence_with_and_without_norm = policy_list<recurrence_p<KeyDim, ValueDim, ValueBlock, true, StateLayout>,
+                                                     recurrence_p<KeyDim, ValueDim, ValueBlock, false, StateLayout>>;
+using recurrence_policies = join_t<recurrence_with_and_without_norm<128, 128, 8, recurrence_layout::kv>,
+                                   recurrence_with_and_without_norm<128, 128, 8, recurrence_layout::vk>,
+                                   policy_list<recurrence_p<128, 128, 2, true, recurrence_layout::kv>,
+                                               recurrence_p<128, 128, 4, true, recurrence_layout::kv>,
+                                               recurrence_p<128, 128, 16, true, recurrence_layout::kv>,
+                                               recurrence_p<128, 128, 32, true, recurrence_layout::kv>>,
+                                   recurrence_with_and_without_norm<64, 64, 8, recurrence_layout::kv>>;
 
 // projection
 
@@ -275,13 +278,12 @@ struct projection_p : ratify::projection_policy {
 #endif
 };
 
-template <projection_scale EffectiveScale>
-using projection_every_split =
-    policy_list<projection_p<1, EffectiveScale>, projection_p<2, EffectiveScale>, projection_p<3, EffectiveScale>,
-                projection_p<4, EffectiveScale>, projection_p<5, EffectiveScale>, projection_p<6, EffectiveScale>,
-                projection_p<7, EffectiveScale>, projection_p<8, EffectiveScale>, projection_p<9, EffectiveScale>>;
 using projection_policies =
-    join_t<projection_every_split<projection_scale::fp16>, projection_every_split<projection_scale::fp32>>;
+    policy_list<projection_p<1, projection_scale::fp16>, projection_p<2, projection_scale::fp16>,
+                projection_p<4, projection_scale::fp16>, projection_p<5, projection_scale::fp16>,
+                projection_p<7, projection_scale::fp16>, projection_p<8, projection_scale::fp16>,
+                projection_p<9, projection_scale::fp16>, projection_p<1, projection_scale::fp32>,
+                projection_p<8, projection_scale::fp32>>;
 
 // acceptance
 
