@@ -248,13 +248,14 @@ struct recurrence_p : ratify::recurrence_policy {
 template <int KeyDim, int ValueDim, int ValueBlock, recurrence_layout StateLayout>
 using recurrence_with_and_without_norm = policy_list<recurrence_p<KeyDim, ValueDim, ValueBlock, true, StateLayout>,
                                                      recurrence_p<KeyDim, ValueDim, ValueBlock, false, StateLayout>>;
-using recurrence_policies = join_t<recurrence_with_and_without_norm<128, 128, 8, recurrence_layout::kv>,
-                                   recurrence_with_and_without_norm<128, 128, 8, recurrence_layout::vk>,
-                                   policy_list<recurrence_p<128, 128, 2, true, recurrence_layout::kv>,
-                                               recurrence_p<128, 128, 4, true, recurrence_layout::kv>,
-                                               recurrence_p<128, 128, 16, true, recurrence_layout::kv>,
-                                               recurrence_p<128, 128, 32, true, recurrence_layout::kv>>,
-                                   recurrence_with_and_without_norm<64, 64, 8, recurrence_layout::kv>>;
+using recurrence_policies = join_t<
+    recurrence_with_and_without_norm<128, 128, 16, recurrence_layout::kv>,
+    recurrence_with_and_without_norm<128, 128, 16, recurrence_layout::vk>,
+    policy_list<
+        recurrence_p<128, 128, 2, true, recurrence_layout::kv>, recurrence_p<128, 128, 4, true, recurrence_layout::kv>,
+        recurrence_p<128, 128, 8, true, recurrence_layout::kv>, recurrence_p<128, 128, 8, true, recurrence_layout::vk>,
+        recurrence_p<128, 128, 32, true, recurrence_layout::kv>>,
+    recurrence_with_and_without_norm<64, 64, 16, recurrence_layout::kv>>;
 
 // projection
 
