@@ -50,9 +50,10 @@ inline void require_success(cudaError_t e) {
   throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(e));
 }
 
-template <>
-struct memory<ratify::cuda_executor> {
-  using executor = ratify::cuda_executor;
+/// For every executor whose kernels run on a card, in the order of `stream()`.
+template <class Executor>
+struct memory {
+  using executor = Executor;
   static void* allocate(executor& on, size_t bytes) {
     void* p = nullptr;
     require_success(cudaMalloc(&p, bytes + !bytes));

@@ -3,17 +3,14 @@
 /// files), through the same operations. A kernel is found by its C++ name: `entry<Kernel, ...>` of a module, demangled.
 #pragma once
 
+#include <driver/kernel_names.hpp>
 #include <ratify/executor.hpp>
 
 #include <cuda.h>
-#include <cxxabi.h>
 
-#include <cstdlib>
 #include <map>
-#include <memory>
 #include <stdexcept>
 #include <string>
-#include <typeinfo>
 #include <vector>
 
 namespace example {
@@ -23,13 +20,6 @@ inline void require(CUresult r, std::string const& what) {
   char const* text = nullptr;
   (void)cuGetErrorString(r, &text);
   throw std::runtime_error(what + ": " + (text != nullptr ? text : "unknown error"));
-}
-
-inline std::string demangled(char const* name) {
-  int status = 0;
-  std::unique_ptr<char, decltype(&std::free)> const text(abi::__cxa_demangle(name, nullptr, nullptr, &status),
-                                                         &std::free);
-  return status == 0 ? text.get() : name;
 }
 
 class driver_executor {
@@ -49,12 +39,7 @@ class driver_executor {
     for (auto const& name : names) {
       CUfunction f = nullptr;
       require(cuModuleGetFunction(&f, module, name.c_str()), name);
-      // "void ratify::v0::detail::entry<KERNEL, ratify::v0::detail::arch_list<700> >(KERNEL::params)"
-      std::string const text = demangled(name.c_str());
-      size_t const begin = text.find("entry<"), end = text.rfind(", ratify::");
-      if (begin == std::string::npos || end == std::string::npos)
-        throw std::runtime_error("not a kernel of ratify: " + text);
-      functions_[text.substr(begin + 6, text.rfind(", ratify::", text.rfind("arch_list<")) - begin - 6)] = f;
+      functions_[kernel_of_entry(name)] = f;
     }
   }
 
@@ -94,7 +79,7 @@ class driver_executor {
  private:
   template <class Kernel>
   CUfunction find() const {
-    auto const found = functions_.find(demangled(typeid(Kernel).name()));
+    auto const found = functions_.find(kernel_name<Kernel>());
     return found != functions_.end() ? found->second : nullptr;
   }
   static ratify::status missing() {

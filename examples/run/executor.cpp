@@ -8,16 +8,21 @@ executor::executor(std::string const& name) {
     host_ = std::make_unique<ratify::host_executor>();
     return;
   }
-  if (name != "cuda") throw unsupported("--executor " + quote(name) + " is unknown; there are host and cuda");
+  bool const from_files = name.rfind("ptx=", 0) == 0;
+  if (name != "cuda" && !from_files)
+    throw unsupported("--executor " + quote(name) + " is unknown; there are host, cuda and ptx=FOLDER");
 #if defined(__CUDACC__)
   int cards = 0;
   if (cudaGetDeviceCount(&cards) != cudaSuccess || cards == 0) {
     (void)cudaGetLastError();
-    throw unsupported("--executor cuda: there is no CUDA device or no driver");
+    throw unsupported("--executor " + name + ": there is no CUDA device or no driver");
   }
-  card_ = std::make_unique<ratify::cuda_executor>(nullptr);
+  if (from_files)
+    modules_ = std::make_unique<module_executor>(name.substr(4));
+  else
+    card_ = std::make_unique<ratify::cuda_executor>(nullptr);
 #else
-  throw unsupported("--executor cuda: this program was compiled without CUDA; configure with -DRATIFY_CUDA=ON");
+  throw unsupported("--executor " + name + ": this program was compiled without CUDA; configure with -DRATIFY_CUDA=ON");
 #endif
 }
 

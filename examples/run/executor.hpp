@@ -7,6 +7,9 @@
 
 #include <ratify/executor.hpp>
 #include <ratify/host.hpp>
+#if defined(__CUDACC__)
+#include <run/module_executor.hpp>
+#endif
 
 #include <memory>
 #include <string>
@@ -27,6 +30,7 @@ class executor {
   void visit(F&& f) {
     if (host_) return f(*host_);
 #if defined(__CUDACC__)
+    if (modules_) return f(*modules_);
     f(*card_);
 #endif
   }
@@ -34,6 +38,7 @@ class executor {
   std::unique_ptr<ratify::host_executor> host_;
 #if defined(__CUDACC__)
   std::unique_ptr<ratify::cuda_executor> card_;
+  std::unique_ptr<module_executor> modules_;
 #endif
 };
 

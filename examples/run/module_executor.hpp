@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Runs kernels out of PTX files on a card: how code for an architecture that no compiler here targets (sm_70) is
+/// executed on a newer card. The folder holds NAME.ptx and, for each, NAME.json with the lowered names of its kernels,
+/// as tests/toolchains/nvrtc.py --ptx writes them.
+#pragma once
+
+#include <driver/kernel_names.hpp>
+#include <ratify/executor.hpp>
+
+#include <cuda_runtime.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace ratify_run {
+
+class module_executor {
+ public:
+  /// @throws std::runtime_error when the folder holds no PTX, or PTX that the driver refuses
+  explicit module_executor(std::filesystem::path const& folder) {
+    for (auto const& entry : std::filesystem::directory_iterator(folder)) {
+      if (entry.path().extension() != ".ptx") continue;
+      std::string const code = read(entry.path());
+      cudaLibrary_t library = nullptr;
+      require(cudaLibraryLoadData(&library, code.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+              entry.path().string());
+      auto const names = nlohmann::json::parse(read(std::filesystem::path(entry.path()).replace_extension(".json")));
+      for (auto const& [expression, lowered] : names.items()) {
+        std::string const name = lowered;
+        cudaKernel_t kernel = nullptr;
+        require(cudaLibraryGetKernel(&kernel, library, name.c_str()), expression);
+        kernels_[example::kernel_of_entry(name)] = kernel;
+      }
+    }
+    if (kernels_.empty()) throw std::runtime_error(folder.string() + " holds no PTX");
+  }
+
+  cudaStream_t stream() const { return nullptr; }
+
+  template <class Kernel, class Architectures = void>
+  ratify::status can_run() const {
+    if (find<Kernel>() == nullptr) return {ratify::status_code::unsupported, "the PTX files hold no such kernel"};
+    return {};
+  }
+
+  template <class Kernel, class Architectures = void>
+  ratify::status run(ratify::stage<Kernel> const& s) const {
+    void const* const kernel = find<Kernel>();
+    if (kernel == nullptr) return {ratify::status_code::unsupported, "the PTX files hold no such kernel"};
+    constexpr size_t shared = ratify::stage<Kernel>::shared_bytes;
+    cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
+    cudaLaunchConfig_t config{};
+    config.gridDim =
+        dim3(static_cast<unsigned>(s.grid.x), static_cast<unsigned>(s.grid.y), static_cast<unsigned>(s.grid.z));
+    config.blockDim = dim3(Kernel::block_threads);
+    config.dynamicSmemBytes = shared;
+    void* arguments[] = {const_cast<typename Kernel::params*>(&s.params)};
+    if (e == cudaSuccess) e = cudaLaunchKernelExC(&config, kernel, arguments);
+    if (e == cudaSuccess) return {};
+    (void)cudaGetLastError();
+    return {ratify::status_code::launch_failed, cudaGetErrorString(e)};
+  }
+
+  /// Two blocks a multiprocessor fit whatever the kernel is; results do not depend on it.
+  template <class Kernel, class Architectures = void>
+  int concurrent_blocks() const {
+    int device = 0, multiprocessors = 0;
+    require(cudaGetDevice(&device), "device");
+    require(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device), "device");
+    return 2 * multiprocessors;
+  }
+ private:
+  static void require(cudaError_t e, std::string const& what) {
+    if (e != cudaSuccess) throw std::runtime_error(what + ": " + cudaGetErrorString(e));
+  }
+  static std::string read(std::filesystem::path const& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::ostringstream text;
+    text << file.rdbuf();
+    if (!file) throw std::runtime_error("cannot read " + path.string());
+    return text.str();
+  }
+  template <class Kernel>
+  void const* find() const {
+    auto const found = kernels_.find(example::kernel_name<Kernel>());
+    return found != kernels_.end() ? reinterpret_cast<void const*>(found->second) : nullptr;
+  }
+
+  std::map<std::string, cudaKernel_t> kernels_;
+};
+
+}  // namespace ratify_run
