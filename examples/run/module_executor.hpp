@@ -21,20 +21,14 @@ namespace ratify_run {
 
 class module_executor {
  public:
-  /// @throws std::runtime_error when the folder holds no PTX, or PTX that the driver refuses
+  /// @throws std::runtime_error when the folder holds no PTX; later, for PTX that the driver refuses
   explicit module_executor(std::filesystem::path const& folder) {
     for (auto const& entry : std::filesystem::directory_iterator(folder)) {
       if (entry.path().extension() != ".ptx") continue;
-      std::string const code = read(entry.path());
-      cudaLibrary_t library = nullptr;
-      require(cudaLibraryLoadData(&library, code.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0),
-              entry.path().string());
       auto const names = nlohmann::json::parse(read(std::filesystem::path(entry.path()).replace_extension(".json")));
       for (auto const& [expression, lowered] : names.items()) {
-        std::string const name = lowered;
-        cudaKernel_t kernel = nullptr;
-        require(cudaLibraryGetKernel(&kernel, library, name.c_str()), expression);
-        kernels_[example::kernel_of_entry(name)] = kernel;
+        (void)expression;
+        kernels_[example::kernel_of_entry(lowered)] = {entry.path(), lowered};
       }
     }
     if (kernels_.empty()) throw std::runtime_error(folder.string() + " holds no PTX");
@@ -85,13 +79,28 @@ class module_executor {
     if (!file) throw std::runtime_error("cannot read " + path.string());
     return text.str();
   }
+  struct place {
+    std::filesystem::path file;
+    std::string lowered;
+  };
+
+  /// The kernel, its file loaded on first use: compiling the PTX of all operations takes the driver minutes.
   template <class Kernel>
   void const* find() const {
     auto const found = kernels_.find(example::kernel_name<Kernel>());
-    return found != kernels_.end() ? reinterpret_cast<void const*>(found->second) : nullptr;
+    if (found == kernels_.end()) return nullptr;
+    auto const& [file, lowered] = found->second;
+    cudaLibrary_t& library = libraries_[file.string()];
+    if (library == nullptr)
+      require(cudaLibraryLoadData(&library, read(file).c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+              file.string());
+    cudaKernel_t kernel = nullptr;
+    require(cudaLibraryGetKernel(&kernel, library, lowered.c_str()), lowered);
+    return reinterpret_cast<void const*>(kernel);
   }
 
-  std::map<std::string, cudaKernel_t> kernels_;
+  std::map<std::string, place> kernels_;
+  mutable std::map<std::string, cudaLibrary_t> libraries_;
 };
 
 }  // namespace ratify_run
