@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/cases/generate_logits.safetensors: what the model must say.
 
     python3 make_fixtures.py model.safetensors OUT.safetensors [--cache]
