@@ -50,8 +50,9 @@ run run_time_policy "$build/examples/run_time_policy" 256 8 "$build/policy_cache
 run demo "$build/examples/generate" --executor cuda --compare --tokens 240 --temperature 0.7 --top-k 20 --top-p 0.95 \
   --prompt "The old man looked at the sea and said"
 for tool in memcheck racecheck initcheck synccheck; do
+  # G6 runs 4096 tokens one by one, which takes racecheck minutes and shows nothing that 32 rows do not.
   run "sanitizer_$tool" env RATIFY_TEST_SCALE=0.1 timeout "${SANITIZER_SECONDS:-600}" compute-sanitizer --tool "$tool" \
-    --error-exitcode 1 "$tests" --source-file='*tests/attention.cpp,*tests/convolution.cpp,*tests/normalization.cpp,*tests/recurrence.cpp'
+    --error-exitcode 1 "$tests" --source-file='*tests/attention.cpp,*tests/convolution.cpp,*tests/normalization.cpp,*tests/recurrence.cpp' --test-case-exclude='G6*'
 done
 say "$([ $failed = 0 ] && echo "all passed" || echo "SOMETHING FAILED")"
 exit $failed
