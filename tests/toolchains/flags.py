@@ -17,7 +17,8 @@ with tempfile.TemporaryDirectory() as folder:
     program = pathlib.Path(folder, "bits")
     for compiler in compilers:
         for f in flags:
-            if f.endswith("-O0") and compiler != compilers[0]:
+            # clang marks each operation with the liberties of -funsafe-math-optimizations: outside the promise.
+            if "unsafe" in f and "clang" in compiler or f.endswith("-O0") and compiler != compilers[0]:
                 continue
             subprocess.run([compiler, *f.split(), f"-I{include}", source, "-o", program, "-lboost_context", "-pthread"], check=True)
             printed = subprocess.run([program], check=True, capture_output=True, text=True).stdout

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches one policy of every operation: what a CUDA compiler must take.
+#include <ratify/ratify.cuh>
+
+namespace {
+
+template <class Operation>
+ratify::status launch(ratify::cuda_executor& on) {
+  typename Operation::params const p{};
+  return Operation::launch(p, {}, on);
+}
+
+}  // namespace
+
+int launch_everything(ratify::cuda_executor& on) {
+  int launched = 0;
+  launched += bool(launch<ratify::acceptance<ratify::acceptance_policy>>(on));
+  launched += bool(launch<ratify::append<ratify::append_policy>>(on));
+  launched += bool(launch<ratify::attention<ratify::attention_policy>>(on));
+  launched += bool(launch<ratify::convolution<ratify::convolution_policy>>(on));
+  launched += bool(launch<ratify::decode<ratify::decode_policy>>(on));
+  launched += bool(launch<ratify::embedding<ratify::embedding_policy>>(on));
+  launched += bool(launch<ratify::gated_rmsnorm<ratify::gated_rmsnorm_policy>>(on));
+  launched += bool(launch<ratify::gating<ratify::gating_policy>>(on));
+  launched += bool(launch<ratify::projection<ratify::projection_policy>>(on));
+  launched += bool(launch<ratify::qk_norm_rotary<ratify::qk_norm_rotary_policy>>(on));
+  launched += bool(launch<ratify::recurrence<ratify::recurrence_policy>>(on));
+  launched += bool(launch<ratify::rmsnorm<ratify::rmsnorm_policy>>(on));
+  launched += bool(launch<ratify::sigmoid_gate<ratify::sigmoid_gate_policy>>(on));
+  launched += bool(launch<ratify::silu_and_mul<ratify::silu_and_mul_policy>>(on));
+  return launched;
+}
