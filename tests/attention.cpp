@@ -281,6 +281,18 @@ TEST_CASE("a request whose lengths contradict the capacities gives zero rows and
   }
 }
 
+TEST_CASE("requests whose rows overlap write nothing outside the workspace") {
+  random_source random(30);
+  auto c = attention_case_with<verify>(random, 1, 1, {2, 0, 2}, {64, 64, 64}, 16);
+  auto const alone = reference::attention(only_request(c, 0), 1024);
+  c.query_start = {0, 2, 0, 2};
+  c.q.resize(2 * 256);
+  on_each_executor([&](auto& on) {
+    auto const r = run_attention<verify>(on, c);
+    CHECK(bit_difference(r.out, alone.out) == "");
+  });
+}
+
 TEST_CASE("refused launches name the reason") {
   ratify::attention<verify>::params p;
   p.rows = 1, p.requests = 1, p.q_heads = 6, p.kv_heads = 4, p.page_size = 16, p.max_context = 16, p.max_pages = 1;

@@ -33,7 +33,7 @@ TEST_CASE("dispatch over an enumeration and over bool") {
   auto const s = ratify::dispatch(mode::exact, ratify::values<mode::plain, mode::exact>{}, "mode", [](auto constant) {
     static_assert(std::is_same_v<typename decltype(constant)::value_type, mode>);
     return constant.value == mode::exact ? ratify::status{}
-                                         : ratify::status{ratify::status_code::bad_argument, "other"};
+                                         : ratify::status{ratify::status_code::launch_failed, "other"};
   });
   CHECK(s);
   CHECK(!ratify::dispatch(mode::fast, ratify::values<mode::plain, mode::exact>{}, "mode",
@@ -45,9 +45,9 @@ TEST_CASE("what the function returns is returned, and the first of equal values 
   int calls = 0;
   auto const s = ratify::dispatch(3, ratify::values<3, 3>{}, "no", [&](auto) {
     ++calls;
-    return ratify::status{ratify::status_code::bad_argument, "mine"};
+    return ratify::status{ratify::status_code::launch_failed, "mine"};
   });
   CHECK(calls == 1);
-  CHECK(s.code() == ratify::status_code::bad_argument);
+  CHECK(s.code() == ratify::status_code::launch_failed);
   CHECK(std::string(s.reason()) == "mine");
 }

@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
+#include <random>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -302,7 +304,11 @@ inline std::vector<char> serialize(std::map<std::string, tensor> const& tensors,
 inline void write(std::string const& path, std::map<std::string, tensor> const& tensors,
                   std::map<std::string, std::string> const& metadata = {}) {
   auto const bytes = serialize(tensors, metadata);
-  std::string const partial = path + ".partial";
+  std::error_code ignored;
+  if (auto const there = std::filesystem::symlink_status(path, ignored);
+      std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
+    throw error(path + ": cannot be written, for it is no regular file");
+  std::string const partial = path + ".partial." + std::to_string(std::random_device{}());
   {
     std::ofstream out(partial, std::ios::binary | std::ios::trunc);
     out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));

@@ -19,7 +19,7 @@ inline std::string demangled(char const* name) {
   return status == 0 ? text.get() : name;
 }
 
-/// "void ratify::v0::detail::entry<KERNEL, ratify::v0::detail::arch_list<700> >(KERNEL::params)" gives KERNEL.
+/// "void ratify::v0_1::detail::entry<KERNEL, ratify::v0_1::detail::arch_list<700> >(KERNEL::params)" gives KERNEL.
 /// @throws std::runtime_error for any other name
 inline std::string kernel_of_entry(std::string const& lowered) {
   std::string const text = demangled(lowered.c_str());

@@ -86,9 +86,15 @@ int main(int argc, char** argv) {
   try {
     options o;
     if (!parse_options(argc, argv, o)) return 0;
-    if (o.executor == "cuda") return run_on_card(o);
-    ratify::host_executor on(o.threads);
-    return run(o, on);
+    int result = 0;
+    if (o.executor == "cuda") {
+      result = run_on_card(o);
+    } else {
+      ratify::host_executor on(o.threads);
+      result = run(o, on);
+    }
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw std::runtime_error("the output cannot be written");
+    return result;
   } catch (std::exception const& e) {
     std::fflush(stdout);
     std::fprintf(stderr, "generate: %s\n", e.what());

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <new>
 
 namespace ratify_run {
@@ -26,7 +27,10 @@ void print_operation(std::FILE* to, operation const& op) {
     std::fprintf(to, "%s: not built\n", op.name.c_str());
     return;
   }
-  std::fprintf(to, "%s\n  keys:", op.name.c_str());
+  auto const names = [](std::set<std::string> const& set) { return join({set.begin(), set.end()}, " "); };
+  std::fprintf(to, "%s\n  tensors: %s\n", op.name.c_str(), names(op.tensors).c_str());
+  if (!op.numbers.empty()) std::fprintf(to, "  metadata: %s\n", names(op.numbers).c_str());
+  std::fprintf(to, "  outputs: %s\n  keys:", names(op.outputs).c_str());
   for (policy_key const& k : op.keys) {
     auto const values = k.values.empty() ? std::string("<number>") : join(k.values, "|");
     std::fprintf(to, " %s=%s (%s)", k.name.c_str(), values.c_str(), k.standard.c_str());
@@ -125,6 +129,9 @@ exit_code run(operation const& op, options const& o) {
   bool good = true;
   if (o.check) good = check(in, first.outputs(), given) && good;
   if (second.has_value()) good = compare(in, first.outputs(), second->outputs(), given) && good;
+  std::error_code ignored;
+  if (!o.out.empty() && std::filesystem::equivalent(o.out, o.input, ignored))
+    throw bad_input("--out is the input file itself");
   if (!o.out.empty()) write(o.out, op.name, policy, first.outputs());
   if (!o.check && !second.has_value() && o.out.empty())
     for (output const& out : first.outputs())
@@ -175,5 +182,8 @@ exit_code serve(options const& o) {
 int main(int argc, char** argv) {
   ratify_run::options o;
   if (auto const code = ratify_run::parse(argc, argv, o)) return *code;
-  return ratify_run::serve(o);
+  int const code = ratify_run::serve(o);
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  std::fputs("ratify-run: the output cannot be written\n", stderr);
+  return 3;
 }

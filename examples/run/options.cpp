@@ -12,7 +12,8 @@ std::optional<int> parse(int argc, char const* const* argv, options& o) {
   app.add_option("op", o.operation, "the operation; --list names them");
   app.add_option("input", o.input, "its tensors, IN.safetensors");
   app.add_option("--policy", o.policy, "key=value,... over what the file's metadata says");
-  app.add_option("--executor", o.executor, "host, cuda, or ptx=FOLDER (kernels out of PTX files)")->capture_default_str();
+  app.add_option("--executor", o.executor, "host, cuda, or ptx=FOLDER (kernels out of PTX files)")
+      ->capture_default_str();
   app.add_option("--out", o.out, "where to write the outputs, OUT.safetensors");
   app.add_flag("--check", o.check, "compare each output with the tensor expected.<output> of the file");
   app.add_option("--rtol", o.rtol, "relative tolerance, over the file's rtol.<output>");

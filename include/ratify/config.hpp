@@ -64,7 +64,7 @@
 
 #define RATIFY_BEGIN_NAMESPACE \
   namespace ratify {           \
-  inline namespace v0 {
+  inline namespace v0_1 {
 #define RATIFY_END_NAMESPACE \
   }                          \
   }

@@ -66,7 +66,8 @@ struct operation {
   using params = Params;
 
   /// Whether `launch` would run: judges shapes, strides, capacities and the card; contents of tensors are read on the
-  /// device and are not looked at. @return ok; unsupported or bad_argument with the reason; no_device.
+  /// device and are not looked at, nor are pointers: one that the parameters call required must not be null.
+  /// @return ok; unsupported with the reason; no_device.
   template <class Executor, class Architectures = compiled_architectures>
   static status can_launch(params const& p, Executor const& on) {
     if (char const* const reason = Derived::reason(p)) return {status_code::unsupported, reason};
@@ -91,6 +92,8 @@ struct operation {
     if (w.bytes < Derived::scratch_bytes(p) || (Derived::scratch_bytes(p) > 0 && w.pointer == nullptr))
       return {status_code::workspace_too_small,
               "ratify: the workspace holds fewer bytes than workspace_bytes asks for"};
+    if (reinterpret_cast<uintptr_t>(w.pointer) % 16 != 0)
+      return {status_code::unsupported, "ratify: the workspace must be aligned to 16 bytes"};
     return Derived::stages(p, w, on, [&](auto const& s) {
       using kernel = typename std::decay_t<decltype(s)>::kernel;
       return on.template run<kernel, Architectures>(s);

@@ -9,7 +9,6 @@ RATIFY_BEGIN_NAMESPACE
 enum class status_code : int {
   ok,
   unsupported,          ///< this policy, shape or card is not built; the caller's own path stays
-  bad_argument,         ///< the arguments contradict each other or point nowhere
   workspace_too_small,  ///< fewer bytes than `workspace_bytes` asked for
   no_device,            ///< no CUDA device, or no driver
   launch_failed,        ///< the runtime refused this launch; the reason is its text

@@ -35,7 +35,8 @@ struct pages_view {
   }
 };
 
-/// Scratch memory of the caller. What it must hold between launches is said by each operation; most need nothing.
+/// Scratch memory of the caller, aligned to 16 bytes. What it must hold between launches is said by each operation;
+/// most need nothing.
 struct workspace {
   void* pointer = nullptr;
   size_t bytes = 0;

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles every kernel of the policy list with NVRTC and checks the result.
 
-nvrtc.py RATIFY_RUN INCLUDE EXAMPLES TOOLKIT [--architectures sm_70,...] [--fast-math] [--ptx FOLDER]
+nvrtc.py RATIFY_RUN INCLUDE EXAMPLES TOOLKIT [--architectures sm_70,...] [--to-ptx] [--fast-math] [--ptx FOLDER]
 
 RATIFY_RUN prints the list (--list --json). TOOLKIT is a folder with nvidia/cuda_nvrtc, nvidia/cuda_runtime and
-nvidia/cuda_cccl, as the PyPI wheels unpack. --fast-math compiles with -use_fast_math and refuses PTX that holds an .ftz
+nvidia/cuda_cccl, as the PyPI wheels unpack. --to-ptx stops before the assembler, a third of the time. --fast-math compiles with -use_fast_math and refuses PTX that holds an .ftz
 or an .approx. --ptx keeps the PTX, one file an architecture and header, with the lowered names of its kernels."""
 import argparse
 import collections
@@ -65,6 +65,7 @@ def main():
     parser.add_argument("examples")
     parser.add_argument("toolkit", type=pathlib.Path)
     parser.add_argument("--architectures", default="sm_70,sm_75,sm_80,sm_86,sm_89,sm_90,sm_90a,sm_100,sm_120")
+    parser.add_argument("--to-ptx", action="store_true")
     parser.add_argument("--fast-math", action="store_true")
     parser.add_argument("--ptx", type=pathlib.Path)
     a = parser.parse_args()
@@ -79,7 +80,7 @@ def main():
     failures = 0
     for architecture in a.architectures.split(","):
         begin, kernels, size = time.time(), 0, 0
-        target = architecture.replace("sm_", "compute_") if a.fast_math or a.ptx else architecture
+        target = architecture.replace("sm_", "compute_") if a.to_ptx or a.fast_math or a.ptx else architecture
         for header, names in by_header.items():
             source = f"#include <policies.hpp>\n#include <{header}>\n"
             try:

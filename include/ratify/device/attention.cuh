@@ -52,7 +52,8 @@ class attention_requests {
     int const context = p_.context_len[index_];
     ++index_;
     r = {begin, 0, 0, 0, 0, partial_};
-    if (begin < 0 || end < begin || end > p_.rows) return true;
+    if (begin < next_row_ || end < begin || end > p_.rows) return true;
+    next_row_ = end;
     r.rows = end - begin;
     if (r.rows == 0 || r.rows > traits::max_rows(p_) || context <= 0 || context > p_.max_context ||
         context > int64_t{p_.max_pages} * p_.page_size || tokens_ + context > traits::total_context(p_))
@@ -71,7 +72,7 @@ class attention_requests {
   RATIFY_HD int index() const { return index_ - 1; }
  private:
   attention_params<Policy> const& p_;
-  int index_ = 0;
+  int index_ = 0, next_row_ = 0;
   int64_t tokens_ = 0, partial_ = 0;
 };
 
