@@ -26,7 +26,6 @@ struct geometry {
 
   bool is_attention(int layer) const { return layer % attention_interval == attention_interval - 1; }
   int attention_layers() const { return layers / attention_interval; }
-  int gdn_layers() const { return layers - attention_layers(); }
   /// Channels of the convolution: q, k and v of all heads.
   int gdn_channels() const { return 2 * key_heads * key_dim + value_heads * value_dim; }
   /// Rows of the fused projection into a gated delta net: q, k, v, z, a, b.
