@@ -21,6 +21,7 @@
 
 namespace ratify_examples {
 
+using ratify::acceptance_rule;
 using ratify::bf16;
 using ratify::decoder_revision;
 using ratify::e2m1x2;
@@ -88,6 +89,10 @@ constexpr spelling spell(decoder_revision value) {
 constexpr spelling spell(projection_scale value) {
   return value == projection_scale::fp16 ? spelling{"fp16", "ratify::projection_scale::fp16"}
                                          : spelling{"fp32", "ratify::projection_scale::fp32"};
+}
+constexpr spelling spell(acceptance_rule value) {
+  return value == acceptance_rule::coupled ? spelling{"coupled", "ratify::acceptance_rule::coupled"}
+                                           : spelling{"rejection", "ratify::acceptance_rule::rejection"};
 }
 constexpr spelling spell(recurrence_layout value) {
   return value == recurrence_layout::kv ? spelling{"kv", "ratify::recurrence_layout::kv"}
@@ -288,8 +293,10 @@ using projection_policies =
 
 // acceptance
 
+template <acceptance_rule Rule>
 struct acceptance_p : ratify::acceptance_policy {
   using logit_format = float;
+  static constexpr acceptance_rule rule = Rule;
 #if !defined(__CUDACC_RTC__)
   static constexpr operation_description description{
       "acceptance",
@@ -297,11 +304,14 @@ struct acceptance_p : ratify::acceptance_policy {
       {"acceptance_row_kernel<$, 32>", "acceptance_row_kernel<$, 512>", "acceptance_kernel<$>"}};
   static constexpr char const* type_name = "acceptance_p";
   template <class Visitor>
-  static void knobs(Visitor&&) {}
+  static void knobs(Visitor&& visit) {
+    visit("rule", Rule);
+  }
 #endif
 };
 
-using acceptance_policies = policy_list<acceptance_p>;
+using acceptance_policies =
+    policy_list<acceptance_p<acceptance_rule::coupled>, acceptance_p<acceptance_rule::rejection>>;
 
 // glue
 

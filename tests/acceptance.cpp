@@ -9,6 +9,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <numeric>
+#include <random>
 
 namespace {
 
@@ -20,6 +22,9 @@ struct policy_f16 : ratify::acceptance_policy {
 struct policy_bf16 : ratify::acceptance_policy {
   using logit_format = ratify::bf16;
 };
+struct rejection : ratify::acceptance_policy {
+  static constexpr auto rule = ratify::acceptance_rule::rejection;
+};
 
 /// Requests of one launch.
 struct batch {
@@ -27,6 +32,7 @@ struct batch {
   int max_drafts = 0;
   std::vector<int32_t> end_tokens;
   std::vector<reference::request> requests;
+  int candidates = 0;  ///< of each draft's source; -1: the whole vocabulary; 0: drafts were chosen
 };
 
 /// What a launch wrote, request by request; `untouched` where nothing was written.
@@ -36,6 +42,7 @@ struct outputs {
 
 constexpr int32_t untouched = -1;  // 0xFF bytes
 
+template <class Policy = ratify::acceptance_policy>
 outputs twin(batch const& b) {
   outputs out;
   for (auto const& r : b.requests) {
@@ -44,7 +51,8 @@ outputs twin(batch const& b) {
       for (auto* v : {&out.emitted, &out.accepted, &out.finish}) v->push_back(untouched);
       continue;
     }
-    auto const one = reference::coupled(r, b.end_tokens, size_t(b.max_drafts));
+    auto const one =
+        reference::accept(Policy::rule == ratify::acceptance_rule::rejection, r, b.end_tokens, size_t(b.max_drafts));
     out.tokens.insert(out.tokens.end(), one.tokens.begin(), one.tokens.end());
     out.emitted.push_back(one.emitted);
     out.accepted.push_back(one.accepted);
@@ -67,6 +75,8 @@ struct launched {
         logits(on, stored_logits(b)),
         query_start(on, other_query_start != nullptr ? *other_query_start : starts(b)),
         draft(on, drafts(b)),
+        candidates(on, sources(b).candidates),
+        weights(on, sources(b).weights),
         end_tokens(on, b.end_tokens),
         temperature(on, each<float>(b, [](auto const& r) { return r.temperature; })),
         top_p(on, each<float>(b, [](auto const& r) { return r.top_p; })),
@@ -99,6 +109,14 @@ struct launched {
     p.requests = static_cast<int>(b.requests.size());
     p.vocab = b.vocab;
     p.max_drafts = b.max_drafts;
+    int64_t const each = b.candidates < 0 ? b.vocab : b.candidates;
+    if (b.candidates > 0) {
+      p.draft_candidates = {candidates.data(), each * b.max_drafts, each};
+      p.draft_candidate_q = {weights.data(), each * b.max_drafts, each};
+      p.candidates = b.candidates;
+    } else if (b.candidates < 0) {
+      p.draft_probs = {weights.data(), each * b.max_drafts, each};
+    }
   }
 
   outputs run() {
@@ -120,7 +138,9 @@ struct launched {
   Executor& on;
   size_t rows;
   memory<format> logits;
-  memory<int32_t> query_start, draft, end_tokens;
+  memory<int32_t> query_start, draft, candidates;
+  memory<float> weights;
+  memory<int32_t> end_tokens;
   memory<float> temperature, top_p;
   memory<int32_t> top_k, limit;
   memory<int64_t> seed, position;
@@ -154,6 +174,22 @@ struct launched {
       v.resize(v.size() + size_t(b.max_drafts + 1) - r.draft.size(), 0);
     }
     return v;
+  }
+  /// Of all drafts, one after another; NaN and a valid token where a request has none.
+  static reference::draft_source sources(batch const& b) {
+    reference::draft_source all;
+    if (b.candidates == 0) return all;
+    size_t const each = size_t(b.candidates < 0 ? b.vocab : b.candidates);
+    for (auto const& r : b.requests)
+      for (size_t t = 0; t < size_t(b.max_drafts); ++t) {
+        if (t < r.source.size()) {
+          all.candidates.insert(all.candidates.end(), r.source[t].candidates.begin(), r.source[t].candidates.end());
+          all.weights.insert(all.weights.end(), r.source[t].weights.begin(), r.source[t].weights.end());
+        }
+        all.weights.resize(each * (all.weights.size() / each + (t >= r.source.size())), NAN);
+        if (b.candidates > 0) all.candidates.resize(all.weights.size(), 0);
+      }
+    return all;
   }
   template <class T, class F>
   static std::vector<T> each(batch const& b, F f) {
@@ -215,6 +251,29 @@ reference::request random_request(random_source& random, int vocab, int max_draf
     r.draft.push_back(random.integer(0, 4) > 0 ? own.token : random.integer(-2, vocab + 1));
   }
   return r;
+}
+
+/// What a drafter might have drawn from, near the row's distribution or not, or what no drafter should give.
+reference::draft_source random_source_of(random_source& random, std::vector<float> const& row, int candidates) {
+  reference::draft_source q;
+  int const vocab = static_cast<int>(row.size()), kind = random.integer(0, 11);
+  size_t const n = size_t(candidates < 0 ? vocab : candidates);
+  float const scale = random.one_of({1.0f, 1.0f, 1.0f, 3.0f, 1e-39f, 1e36f}), noise = random.one_of({0.0f, 0.5f, 3.0f});
+  float const best = *std::max_element(row.begin(), row.end());
+  auto const ids = reference::order(row);
+  for (size_t i = 0; i < n; ++i) {
+    int id = candidates < 0 ? static_cast<int>(i) : ids[i % ids.size()];
+    if (candidates > 0 && kind == 1) id = random.integer(-2, vocab);  // in any order, and some are no tokens
+    if (candidates > 0 && kind == 2) id = ids[size_t(random.integer(0, 1)) % ids.size()];  // two, many times
+    if (candidates > 0) q.candidates.push_back(id);
+    float const logit = id >= 0 && id < vocab && std::isfinite(row[size_t(id)]) ? row[size_t(id)] : best - 3.0f;
+    q.weights.push_back(scale * std::exp(std::max(-60.0f, logit - best) - std::fabs(random.normal(noise))));
+    if (kind == 3) q.weights.back() = random.integer(0, 3) == 0 ? 1.0f : 0.0f;
+    if (kind == 4) q.weights.back() = random.one_of({0.0f, -0.0f});
+    if (!std::isfinite(q.weights.back())) q.weights.back() = 0.5f;
+  }
+  if (kind == 5) q.weights[size_t(random.integer(0, int(n) - 1))] = random.one_of({NAN, INFINITY, -1e-40f, -0.0f});
+  return q;
 }
 
 /// A row whose own token at temperature 0 is `token`.
@@ -376,6 +435,92 @@ TEST_CASE_TEMPLATE("acceptance equals its twin", Policy, ratify::acceptance_poli
   }
 }
 
+TEST_CASE("a quotient of a product and the accept test are exact") {
+  namespace device = ratify::device;
+  random_source random(10);
+  for (int i = 0; i < 100000; ++i) {
+    uint64_t const c = std::max<uint64_t>(random.word() >> random.integer(1, 63), 1);
+    uint64_t a = std::min(random.word() >> random.integer(1, 63), c), b = random.word() >> random.integer(2, 63);
+    if (i % 7 == 0) a = c;
+    if (i % 11 == 0) b = (uint64_t{1} << random.integer(0, 62)) - 1;
+    uint64_t divisor = c;
+    int shift = 0;
+    for (; divisor >> 63 == 0; ++shift) divisor <<= 1;
+    CHECK(ratify::detail::multiply_divide(a, b, divisor, shift) ==
+          static_cast<uint64_t>(static_cast<reference::uint128>(a) * b / c));
+    auto const w = static_cast<uint32_t>(random.word());
+    // p is where the test turns, and one off.
+    auto const edge = static_cast<uint64_t>((static_cast<reference::uint128>(w) * b) >> 32);
+    for (uint64_t p : {edge, edge + 1, edge - (edge > 0)})
+      CHECK(device::is_accepted(w, b, p) ==
+            (static_cast<reference::uint128>(w) * b < static_cast<reference::uint128>(p) << 32));
+  }
+  CHECK_FALSE(device::is_accepted(0, 0, 0));
+  CHECK(device::is_accepted(0, 5, 1));
+  CHECK(device::is_accepted(0xffffffffu, 5, 5));
+  CHECK_FALSE(device::is_accepted(0x80000000u, 4, 2));  // equal: not accepted
+}
+
+TEST_CASE("rejection equals its twin") {
+  random_source random(11);
+  for (int trial = 0; trial < scaled(1500); ++trial) {
+    batch b;
+    b.vocab = random.one_of({1, 2, 3, 4, 5, 8, 31, 97, 128, 129, 264});
+    if (trial % 25 == 0) b.vocab = random.one_of({513, 700, 2048, 2049, 5000});
+    b.max_drafts = random.one_of({0, 1, 2, 4, 7});
+    b.candidates = random.one_of({0, -1, 1, 2, 3, 16, 40});
+    b.end_tokens.assign(size_t(random.integer(0, 2)), random.integer(0, b.vocab - 1));
+    int const requests = random.integer(1, b.vocab > 600 ? 2 : 6);
+    for (int i = 0; i < requests; ++i) {
+      auto r = random_request<float>(random, b.vocab, b.max_drafts);
+      for (size_t t = 0; t < r.draft.size() && b.candidates != 0; ++t) {
+        r.source.push_back(random_source_of(random, r.rows[t], b.candidates));
+        auto const& q = r.source.back();
+        if (random.integer(0, 2) == 0 && b.candidates > 0) r.draft[t] = q.candidates[0];
+        if (random.integer(0, 2) == 0) r.draft[t] = random.integer(0, b.vocab - 1);
+      }
+      b.requests.push_back(r);
+    }
+    auto const expected = twin<rejection>(b);
+    CAPTURE(trial);
+    CAPTURE(b.vocab);
+    CAPTURE(b.candidates);
+    on_each_executor([&](auto& on) { check_equal(run<rejection>(on, b), expected); });
+  }
+}
+
+TEST_CASE("rejection over 248320 tokens equals its twin") {
+  random_source random(12);
+  for (int candidates : {0, -1, 16}) {
+    batch b;
+    b.vocab = 248320;
+    b.max_drafts = 2;
+    b.candidates = candidates;
+    for (int top_k : {20, 0}) {
+      reference::request r;
+      r.top_k = top_k;
+      r.top_p = top_k > 0 ? 0.95f : 1.0f;
+      r.temperature = 4.0f;
+      r.seed = 3 + candidates;
+      for (int t = 0; t < 3; ++t) r.rows.push_back(random.normals<float>(size_t(b.vocab), 3.0f));
+      for (size_t t = 0; t < 2; ++t) {
+        auto const ids = reference::order(r.rows[t]);
+        r.draft.push_back(ids[t * 3]);
+        if (candidates == 0) continue;
+        reference::draft_source q;
+        for (int i = 0; i < (candidates < 0 ? b.vocab : candidates); ++i) {
+          if (candidates > 0) q.candidates.push_back(ids[size_t(i)]);
+          q.weights.push_back(std::exp(r.rows[t][candidates < 0 ? size_t(i) : size_t(ids[size_t(i)])] - 14.0f));
+        }
+        r.source.push_back(q);
+      }
+      b.requests.push_back(r);
+    }
+    auto const expected = twin<rejection>(b);
+    on_each_executor([&](auto& on) { check_equal(run<rejection>(on, b), expected); });
+  }
+}
+
 TEST_CASE("S1 invalid drafts are rejected with all after them") {
   random_source random(3);
   batch b;
@@ -389,6 +534,7 @@ TEST_CASE("S1 invalid drafts are rejected with all after them") {
     b.requests.push_back(r);
   }
   on_each_executor([&](auto& on) {
+    check_equal(run<rejection>(on, b), twin<rejection>(b));
     auto const out = run(on, b);
     check_equal(out, twin(b));
     int all_valid = 0;
@@ -409,18 +555,19 @@ TEST_CASE("S1 without drafts one token comes from row 0; drafts outside the voca
   outside.max_drafts = 2;
   for (int32_t draft : {4, 5, INT32_MAX, -1, INT32_MIN}) outside.requests.push_back(greedy(4, {3, 1, 2}, {draft, 1}));
   on_each_executor([&](auto& on) {
-    auto const one = run(on, none);
-    CHECK(one.tokens == std::vector<int32_t>{2});
-    CHECK(one.emitted == std::vector<int32_t>{1});
-    CHECK(one.accepted == std::vector<int32_t>{0});
-    CHECK(one.finish == std::vector<int32_t>{0});
-    auto const out = run(on, outside);
-    for (size_t i = 0; i < 5; ++i) {
-      CHECK(out.tokens[i * 3] == 3);
-      CHECK(out.tokens[i * 3 + 1] == -1);
-      CHECK(out.emitted[i] == 1);
-      CHECK(out.accepted[i] == 0);
+    for (auto const& one : {run(on, none), run<rejection>(on, none)}) {
+      CHECK(one.tokens == std::vector<int32_t>{2});
+      CHECK(one.emitted == std::vector<int32_t>{1});
+      CHECK(one.accepted == std::vector<int32_t>{0});
+      CHECK(one.finish == std::vector<int32_t>{0});
     }
+    for (auto const& out : {run(on, outside), run<rejection>(on, outside)})
+      for (size_t i = 0; i < 5; ++i) {
+        CHECK(out.tokens[i * 3] == 3);
+        CHECK(out.tokens[i * 3 + 1] == -1);
+        CHECK(out.emitted[i] == 1);
+        CHECK(out.accepted[i] == 0);
+      }
   });
 }
 
@@ -538,6 +685,7 @@ TEST_CASE("S3 a bad row stops emission only where it is reached") {
   b.requests[2].limit = 2;
   on_each_executor([&](auto& on) {
     auto const out = run(on, b);
+    check_equal(run<rejection>(on, b), out);
     CHECK(out.tokens == std::vector<int32_t>{1, 2, -1, -1, 1, 2, -1, -1, 1, 2, -1, -1});
     CHECK(out.accepted == std::vector<int32_t>{2, 1, 2});
     CHECK(out.finish == std::vector<int32_t>{3, 0, 2});
@@ -571,6 +719,7 @@ TEST_CASE("S4 emission stops at the first end token and at the limit") {
   on_each_executor([&](auto& on) {
     auto const out = run(on, b);
     check_equal(out, twin(b));
+    check_equal(run<rejection>(on, b), out);
     CHECK(std::vector<int32_t>(out.tokens.begin(), out.tokens.begin() + 6) ==
           std::vector<int32_t>{10, 11, end, -1, -1, -1});
     CHECK(out.emitted == std::vector<int32_t>{3, 2, 1, 6, 3, 3, 2, 0, 0, 6, 2});
@@ -579,9 +728,11 @@ TEST_CASE("S4 emission stops at the first end token and at the limit") {
   });
 }
 
-// The seeds are 0 to 99999 whatever RATIFY_TEST_SEED says; each of the six statistics would reject a right program with
-// a chance of 1e-6 if the generator were ideal.
-TEST_CASE("S5 chosen drafts are accepted with p(x), and what is emitted follows p") {
+// The seeds are 0 to 99999 whatever RATIFY_TEST_SEED says; each of the statistics would reject a right program with a
+// chance of 1e-6 if the generator were ideal.
+TEST_CASE_TEMPLATE("S5 chosen drafts are accepted with p(x), and what is emitted follows p", Policy,
+                   ratify::acceptance_policy, rejection) {
+  bool const coupled = std::is_same_v<Policy, ratify::acceptance_policy>;
   int const seeds = scaled(scale() < 1.0 ? 10000 : 100000);
   std::vector<float> const logits{0.3f, 1.1f, -0.4f, 0.9f, -2.0f, 1.1f, -0.1f, -INFINITY};
   int const vocab = static_cast<int>(logits.size());
@@ -599,13 +750,14 @@ TEST_CASE("S5 chosen drafts are accepted with p(x), and what is emitted follows 
   b.max_drafts = 1;
   std::vector<size_t> kind_of;
   for (int seed = 0; seed < seeds; ++seed)
-    for (size_t kind = 0; kind < (seed % 100 == 0 ? 4 : 2); ++kind) {
+    for (size_t kind = 0; kind < 4; ++kind) {
+      if (seed % (kind >= 2 ? 100 : kind == 0 && !coupled ? 10 : 1) != 0) continue;
       kinds[kind].seed = seed;
       b.requests.push_back(kinds[kind]);
       kind_of.push_back(kind);
     }
   on_each_executor([&](auto& on) {
-    auto const out = run(on, b);
+    auto const out = run<Policy>(on, b);
     std::vector<int> const none(size_t(vocab), 0);
     std::vector<std::vector<int>> first(4, none), rejected(4, none), second(4, none);
     size_t wrong_verdicts = 0;
@@ -630,7 +782,7 @@ TEST_CASE("S5 chosen drafts are accepted with p(x), and what is emitted follows 
       CHECK(excess(first[kind], p) <= 0.0);
       CHECK(excess(rejected[kind], rest) <= 0.0);
       CHECK(excess(second[kind], p) <= 0.0);
-      if (scale() < 1.0) continue;
+      if (scale() < 1.0 || (kind == 0 && !coupled)) continue;
       // The test sees a distribution that is off by a twentieth of one probability.
       wrong[1] += 0.05 * p[1];
       wrong[0] -= 0.05 * p[1];
@@ -643,6 +795,115 @@ TEST_CASE("S5 chosen drafts are accepted with p(x), and what is emitted follows 
   });
 }
 
+// Drafts come from a generator of their own, of a fixed seed.
+TEST_CASE("S5 what rejection emits from drafts that were drawn follows p") {
+  int const seeds = scaled(scale() < 1.0 ? 10000 : 30000);
+  std::vector<float> const logits{0.3f, 1.1f, -0.4f, 0.9f, -2.0f, 1.1f, -0.1f, -INFINITY};
+  size_t const vocab = logits.size();
+  // Candidates: one twice, one that is none, one without mass in p; and over the vocabulary. Neither sums to 1.
+  std::vector<reference::draft_source> const sources{{{1, 3, 3, 0, -1, 7}, {0.5f, 0.25f, 0.5f, 0.25f, 9.0f, 0.25f}},
+                                                     {{}, {0.1f, 0.3f, 0.05f, 0.2f, 0.4f, 0.0f, 0.1f, 0.1f}}};
+  for (size_t kind = 0; kind < 2; ++kind) {
+    reference::request r;
+    r.rows = {logits, logits};
+    r.temperature = 0.7f;
+    r.top_p = kind == 0 ? 1.0f : 0.9f;
+    r.source = {sources[kind]};
+    std::vector<double> q(vocab, 0.0);
+    for (size_t i = 0; i < r.source[0].weights.size(); ++i) {
+      int const id = kind == 0 ? r.source[0].candidates[i] : static_cast<int>(i);
+      if (id >= 0) q[size_t(id)] += r.source[0].weights[i];
+    }
+    double const q_total = std::accumulate(q.begin(), q.end(), 0.0);
+    batch b;
+    b.vocab = static_cast<int>(vocab);
+    b.max_drafts = 1;
+    b.candidates = kind == 0 ? 6 : -1;
+    std::mt19937_64 generator(7);
+    std::discrete_distribution<int32_t> drafter(q.begin(), q.end());
+    for (r.seed = 0; r.seed < seeds; ++r.seed) {
+      r.draft = {drafter(generator)};
+      b.requests.push_back(r);
+    }
+    auto const p = reference::truth::distribution(logits, r.temperature, r.top_p, r.top_k);
+    double accepted = 0.0;  // the sum of min(p, q)
+    for (size_t i = 0; i < vocab; ++i) accepted += std::min(p[i], q[i] / q_total);
+    CAPTURE(kind);
+    on_each_executor([&](auto& on) {
+      auto const out = run<rejection>(on, b);
+      std::vector<int> first(vocab, 0), second(vocab, 0), verdicts(2, 0), drafted(vocab, 0);
+      for (size_t i = 0; i < b.requests.size(); ++i) {
+        ++first[size_t(out.tokens[2 * i])];
+        ++verdicts[size_t(out.accepted[i])];
+        ++drafted[size_t(b.requests[i].draft[0])];
+        if (out.accepted[i] == 1) ++second[size_t(out.tokens[2 * i + 1])];
+      }
+      CHECK(excess(first, p) <= 0.0);
+      CHECK(excess(second, p) <= 0.0);
+      CHECK(excess(verdicts, {1.0 - accepted, accepted}) <= 0.0);
+      CHECK(excess(drafted, p) > 0.0);  // the drafts themselves do not
+    });
+  }
+}
+
+TEST_CASE_TEMPLATE("S6 texts from speculation have the distribution of plain decoding", Policy,
+                   ratify::acceptance_policy, rejection) {
+  // Target and drafter: chains over four tokens. Texts of three tokens after token 0, in rounds of up to two drafts.
+  constexpr int vocab = 4, length = 3, drafts = 2;
+  int const texts = scaled(scale() < 1.0 ? 4000 : 12000);
+  std::vector<std::vector<float>> const target{
+      {0.0f, 1.0f, 0.5f, -1.0f}, {1.0f, 1.0f, -0.5f, 0.2f}, {-2.0f, 0.0f, 0.3f, 0.4f}, {0.1f, 0.2f, 1.5f, 0.0f}};
+  std::vector<std::vector<float>> const drafter{
+      {0.4f, 0.3f, 0.2f, 0.1f}, {0.1f, 0.6f, 0.2f, 0.1f}, {0.7f, 0.1f, 0.1f, 0.1f}, {0.25f, 0.25f, 0.25f, 0.25f}};
+  float const temperature = 0.7f;
+  int const top_k = 3;
+  std::vector<std::vector<double>> p;
+  for (auto const& row : target) p.push_back(reference::truth::distribution(row, temperature, 1.0, top_k));
+  std::vector<double> truth;
+  for (int a = 0; a < vocab; ++a)
+    for (int b = 0; b < vocab; ++b)
+      for (int c = 0; c < vocab; ++c)
+        truth.push_back(p[0][size_t(a)] * p[size_t(a)][size_t(b)] * p[size_t(b)][size_t(c)]);
+  on_each_executor([&](auto& on) {
+    std::mt19937_64 generator(8);
+    std::vector<std::vector<int32_t>> text(static_cast<size_t>(texts), {0});
+    for (int round = 0; round < length; ++round) {
+      batch b;
+      b.vocab = vocab;
+      b.max_drafts = drafts;
+      b.candidates = std::is_same_v<Policy, rejection> ? -1 : 0;
+      for (size_t i = 0; i < text.size(); ++i) {
+        reference::request r;  // none of rows where the text is complete
+        r.temperature = temperature;
+        r.top_k = top_k;
+        r.seed = static_cast<int64_t>(i);
+        r.position = static_cast<int64_t>(text[i].size());
+        r.limit = length + 1 - static_cast<int>(text[i].size());
+        int32_t last = text[i].back();
+        for (int t = 0; r.limit > 0 && t <= drafts; ++t) {
+          r.rows.push_back(target[size_t(last)]);
+          if (t == drafts) break;
+          auto const& q = drafter[size_t(last)];
+          last = std::discrete_distribution<int32_t>(q.begin(), q.end())(generator);
+          r.draft.push_back(last);
+          if (b.candidates != 0) r.source.push_back({{}, q});
+        }
+        b.requests.push_back(r);
+      }
+      auto const out = run<Policy>(on, b);
+      for (size_t i = 0; i < text.size(); ++i)
+        if (!b.requests[i].rows.empty())
+          text[i].insert(text[i].end(), &out.tokens[i * 3], &out.tokens[i * 3] + out.emitted[i]);
+    }
+    std::vector<int> counts(truth.size(), 0);
+    for (auto const& t : text) {
+      REQUIRE(t.size() == length + 1);
+      ++counts[size_t(t[1] * 16 + t[2] * 4 + t[3])];
+    }
+    CHECK(excess(counts, truth) <= 0.0);
+  });
+}
+
 TEST_CASE("S6 tokens are the same with and without drafts, at every temperature") {
   random_source random(6);
   for (float temperature : {0.0f, 0.7f, 1.0f}) {
@@ -650,7 +911,7 @@ TEST_CASE("S6 tokens are the same with and without drafts, at every temperature"
     constexpr int vocab = 40, length = 60;
     std::vector<std::vector<float>> model;
     for (int i = 0; i < vocab; ++i) model.push_back(random.normals<float>(vocab, 3.0f));
-    auto const generate = [&](auto& on, int drafts) {
+    auto const generate = [&](auto& on, int drafts, auto policy) {
       std::vector<int32_t> text{0};
       while (text.size() < length) {
         batch b;
@@ -669,16 +930,17 @@ TEST_CASE("S6 tokens are the same with and without drafts, at every temperature"
           r.rows.push_back(model[size_t(r.draft.back())]);
         }
         b.requests = {r};
-        auto const out = run(on, b);
+        auto const out = run<decltype(policy)>(on, b);
         REQUIRE(out.emitted[0] > 0);
         text.insert(text.end(), out.tokens.begin(), out.tokens.begin() + out.emitted[0]);
       }
       return text;
     };
     on_each_executor([&](auto& on) {
-      auto const plain = generate(on, 0);
-      CHECK(generate(on, 3) == plain);
-      CHECK(generate(on, 7) == plain);
+      auto const plain = generate(on, 0, ratify::acceptance_policy{});
+      CHECK(generate(on, 3, ratify::acceptance_policy{}) == plain);
+      CHECK(generate(on, 7, ratify::acceptance_policy{}) == plain);
+      if (temperature == 0.0f) CHECK(generate(on, 3, rejection{}) == plain);
     });
   }
 }
@@ -832,21 +1094,30 @@ TEST_CASE("acceptance says which rule a launch breaks") {
   q = p;
   q.end_count = -1;
   CHECK(reason(q) == "ratify::acceptance: end_count must not be negative");
+  int32_t const id = 0;
+  float const weight = 1.0f;
+  q = p;
+  q.draft_candidates.data = &id;
+  q.candidates = 1;
+  CHECK(reason(q) == "ratify::acceptance: draft_candidates and draft_candidate_q must be given together");
+  q.draft_candidate_q.data = &weight;
+  CHECK(reason(q) == "");
+  for (int n : {0, -1, 4194305}) {
+    q.candidates = n;
+    CHECK(reason(q) == "ratify::acceptance: candidates must be 1 to 4194304 where draft_candidates are given");
+  }
+  q.draft_probs.data = &weight;
+  CHECK(reason(q) ==
+        "ratify::acceptance: at most one of draft_candidates and draft_probs may say what drafts were drawn from");
   q = p;
   q.rows = q.requests = 1;
   CHECK(operation::workspace_bytes(q, host()) == 4);
   CHECK(operation::launch(q, {}, host()).code() == ratify::status_code::workspace_too_small);
 }
 
-namespace {
-struct policy_rejection : ratify::acceptance_policy {
-  static constexpr auto rule = ratify::acceptance_rule::rejection;
-};
-}  // namespace
-
-TEST_CASE("acceptance supports the coupled rule and three logit formats") {
+TEST_CASE("acceptance supports both rules and three logit formats") {
   CHECK(ratify::is_supported_acceptance<ratify::acceptance_policy>);
   CHECK(ratify::is_supported_acceptance<policy_f16>);
   CHECK(ratify::is_supported_acceptance<policy_bf16>);
-  CHECK_FALSE(ratify::is_supported_acceptance<policy_rejection>);
+  CHECK(ratify::is_supported_acceptance<rejection>);
 }

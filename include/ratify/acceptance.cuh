@@ -19,6 +19,11 @@ inline constexpr bool is_supported_acceptance = detail::acceptance_support<Polic
 /// (Philox4x32-10); a draft is accepted if it equals that token, the first that differs is replaced by it, and after
 /// the last draft the last row's own token follows. The text is the same, token by token, with or without drafts.
 ///
+/// Rule rejection (Leviathan, Kalman, Matias, "Fast inference from transformers via speculative decoding", ICML 2023;
+/// Chen et al., "Accelerating large language model decoding with speculative sampling", 2023): for drafts drawn from q.
+/// A draft x is accepted with p(x) / q(x), the first that is not is replaced by a draw from max(0, p - q), and after
+/// the last draft a token of the last row follows. What is emitted has the target's distribution.
+///
 /// A token is drawn from softmax(logits / temperature), cut to the top_k first entries in the order (stored logit
 /// descending, id ascending), then to the shortest prefix that holds top_p of what is left. A row with a NaN, or with
 /// nothing above -inf, is bad; +inf wins, of several the lowest id. All rows are judged, reached or not.
@@ -28,9 +33,11 @@ inline constexpr bool is_supported_acceptance = detail::acceptance_support<Polic
 /// Parameters: `acceptance_params`; outputs must not overlap inputs. A request without rows, or whose query_start is
 /// out of range, is left untouched (rows of the latter get row_status 0). A temperature that is NaN, infinite or
 /// negative, a top_p outside 0..1, or a top_k below -1, which only the device can see, makes all rows of its request
-/// bad: nothing is emitted and finish is 3 (2 where the limit allows no token anyway). Reads the logits once (greedy),
-/// twice (small top_k), or 4 to 13 times (what reading does after the first time comes from cache). Workspace: 4 bytes
-/// a row, may hold anything. Status: `unsupported` with the rule's text.
+/// bad: nothing is emitted and finish is 3 (2 where the limit allows no token anyway). Under rejection a draft whose
+/// distribution has a weight that is negative, infinite or NaN, or no weight at all, is replaced by a draw from p, and
+/// is accepted if that draw gives it. Reads the logits once (greedy), twice (small top_k), or 4 to 13 times (what
+/// reading does after the first time comes from cache); a rejected draft adds up to 8 times, and so often `draft_probs`
+/// too. Workspace: 4 bytes a row, may hold anything. Status: `unsupported` with the rule's text.
 template <class Policy>
 struct acceptance : detail::operation<acceptance<Policy>, acceptance_params<Policy>> {
   RATIFY_ACCEPTANCE_RULES(RATIFY_RULE_ASSERT)

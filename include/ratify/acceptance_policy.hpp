@@ -9,12 +9,12 @@ RATIFY_BEGIN_NAMESPACE
 /// How the target's distribution and the drafts decide what is emitted.
 enum class acceptance_rule {
   coupled,   ///< the target draws its own token of each row; a draft that equals it is accepted
-  rejection  ///< accept with p / q, redraw from what p has over q. Not built.
+  rejection  ///< a draft drawn from q is accepted with p / q, else replaced by a draw from what p has over q
 };
 
 struct acceptance_policy {
   using logit_format = float;                                        ///< float, f16 or bf16
-  static constexpr acceptance_rule rule = acceptance_rule::coupled;  ///< coupled
+  static constexpr acceptance_rule rule = acceptance_rule::coupled;  ///< coupled or rejection
 };
 
 RATIFY_END_NAMESPACE

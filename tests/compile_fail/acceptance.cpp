@@ -5,6 +5,7 @@
 #if RATIFY_CASE == 0
 struct policy : ratify::acceptance_policy {
   using logit_format = ratify::bf16;
+  static constexpr auto rule = ratify::acceptance_rule::rejection;
 };
 #elif RATIFY_CASE == 1
 // EXPECT: ratify::acceptance: the policy must derive from ratify::acceptance_policy
@@ -23,9 +24,9 @@ struct policy : ratify::acceptance_policy {
   static constexpr int rule = 0;
 };
 #elif RATIFY_CASE == 4
-// EXPECT: ratify::acceptance: rule must be acceptance_rule::coupled; rejection is not built
+// EXPECT: ratify::acceptance: rule must be acceptance_rule::coupled or acceptance_rule::rejection
 struct policy : ratify::acceptance_policy {
-  static constexpr auto rule = ratify::acceptance_rule::rejection;
+  static constexpr auto rule = static_cast<ratify::acceptance_rule>(2);
 };
 #endif
 

@@ -130,9 +130,9 @@ def survive(folder, name, op, content):
 
 # Names, dtypes and shapes, of every operation ----------------------------------------------------------------------
 
-OPTIONAL = {"bias", "fresh", "residual"}
+OPTIONAL = {"bias", "fresh", "residual", "draft_probs"}
 BASES = ["decode_e4m3", "append", "attention_short", "convolution", "recurrence_retired_vk", "projection_matched",
-         "acceptance_sampled", "gating"]
+         "acceptance_sampled", "acceptance_rejection", "acceptance_rejection_probs", "gating"]
 
 
 def bases():
@@ -195,8 +195,8 @@ def policies(folder):
            arguments=["--policy", "split_k=33"])
     refuse(folder, "mode read", "recurrence", case("recurrence_retired_vk"), "mode=read", code=2,
            arguments=["--policy", "mode=read"])
-    refuse(folder, "rule rejection", "acceptance", case("acceptance_end"), "rule=rejection", code=2,
-           arguments=["--policy", "rule=rejection"])
+    refuse(folder, "another rule", "acceptance", case("acceptance_end"), "'greedy'", code=2,
+           arguments=["--policy", "rule=greedy"])
     for op in ("merge", "draft_walk", "draft_convolution", "frobnicate"):
         refuse(folder, op, op, (good[0], {}), op, "built are", code=2)
     for option in ("--rtol", "--atol"):
@@ -393,6 +393,28 @@ def contents(folder):
     refuse(folder, "more rows than drafts", "acceptance",
            ({**tensors, "query_start": rf.Tensor.of("I32", [5], [0, 16, 17, 18, 19])}, metadata), "'query_start'", "D + 1")
 
+    name = "acceptance_rejection"
+    tensors, metadata = case(name)
+    probs = case("acceptance_rejection_probs")[0]["draft_probs"]
+    refuse(folder, "two sources of drafts", "acceptance", ({**tensors, "draft_probs": probs}, metadata), "'draft_probs'",
+           "'draft_candidates'")
+    for value in (float("nan"), float("inf"), -0.5):
+        entry(folder, name, "draft_candidate_q", 0, value)
+        entry(folder, "acceptance_rejection_probs", "draft_probs", 3, value)
+    for value in (-2, 40, BIG, -2**31):
+        entry(folder, name, "draft_candidates", 1, value)
+    for tensor, of in (("draft_candidates", tensors), ("draft_candidate_q", tensors), ("draft_probs", {"draft_probs": probs})):
+        t = of[tensor]
+        rest = {k: v for k, v in tensors.items() if tensor != "draft_probs" or not k.startswith("draft_c")}
+        for shape in ([t.shape[0], t.shape[1], t.shape[2] - 1], [t.shape[0] - 1, *t.shape[1:]],
+                      [t.shape[0], t.shape[1] + 1, t.shape[2]], [t.shape[0], t.shape[1] * t.shape[2]]):
+            count = 1
+            for extent in shape:
+                count *= extent
+            data = (t.data * 2)[:count * 4]
+            refuse(folder, f"{tensor} {shape}", "acceptance", ({**rest, tensor: rf.Tensor(t.dtype, shape, data)}, metadata),
+                   "'draft_")
+
     for value in (-1, 5, BIG):
         entry(folder, rf.glue()["qk_norm_rotary"], "positions", 1, value)
     for value in (-1, 7, BIG):
@@ -424,7 +446,8 @@ def idle_requests_are_not_judged(folder):
     """A request without rows carries its selectors over: whatever stands there is not looked at."""
     global trials
     for name, changes in (("convolution", {"slot": 99, "kept": -7}), ("recurrence_retired_vk", {"selector": 77}),
-                          ("acceptance_sampled", {"temperature": float("nan"), "top_k": -9})):
+                          ("acceptance_sampled", {"temperature": float("nan"), "top_k": -9}),
+                          ("acceptance_rejection", {"temperature": float("nan"), "draft_candidates": 99})):
         tensors, metadata = case(name)
         op = metadata["op"]
         tensors = {k: v for k, v in tensors.items() if not k.startswith("expected.")}
@@ -438,6 +461,11 @@ def idle_requests_are_not_judged(folder):
             if key in tensors:
                 t = tensors[key]
                 tensors[key] = rf.Tensor.of("I32", [t.shape[0] + 1, t.shape[1]], t.values() + [-3] * t.shape[1])
+        for key, value in (("draft_candidates", 99), ("draft_candidate_q", float("nan"))):
+            if key in tensors:
+                t = tensors[key]
+                each = t.shape[1] * t.shape[2]
+                tensors[key] = rf.Tensor.of(t.dtype, [t.shape[0] + 1, *t.shape[1:]], t.values() + [value] * each)
         path = folder / "idle.safetensors"
         rf.write(path, tensors, metadata)
         trials += 1

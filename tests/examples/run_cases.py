@@ -119,6 +119,8 @@ STRIDED = {
     "recurrence_retired_vk": {"state_pool": [0, 0, 0, 1], "g": [0, 4]},  # gaps inside a slot: gathered
     "projection_matched": {"x": [0, 16], "w_packed": [0, 8], "w_scale": [0, 3]},
     "acceptance_sampled": {"logits": [0, 5], "draft": [0, 2]},
+    "acceptance_rejection": {"logits": [0, 3], "draft_candidates": [0, 4, 1], "draft_candidate_q": [0, 0, 2]},
+    "acceptance_rejection_probs": {"draft_probs": [0, 5, 0]},
     "gating": {"a": [0, 1], "b": [0, 2]},
 }
 

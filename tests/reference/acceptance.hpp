@@ -46,6 +46,63 @@ inline std::vector<int> order(std::vector<float> const& x) {
   return ids;
 }
 
+/// What a row's token is drawn from: kept entries in order, with their masses.
+struct row_distribution {
+  bool bad = false;
+  std::vector<int> ids;
+  std::vector<uint64_t> masses;
+  uint64_t total() const { return std::accumulate(masses.begin(), masses.end(), uint64_t{0}); }
+};
+
+inline row_distribution distribution(std::vector<float> const& x, float temperature, float top_p, int top_k) {
+  using namespace ratify::detail;
+  ordered_environment const environment;
+  float const infinity = INFINITY;
+  row_distribution const bad{true, {}, {}};
+  if (!(temperature >= 0.0f && temperature < infinity && top_p >= 0.0f && top_p <= 1.0f && top_k >= -1)) return bad;
+  bool some = false;
+  for (float v : x) {
+    if (std::isnan(v)) return bad;
+    some = some || v > -infinity;
+  }
+  if (!some) return bad;
+  int const best = static_cast<int>(std::max_element(x.begin(), x.end()) - x.begin());  // the first of equal ones
+  float const maximum = x[size_t(best)];
+  if (maximum == infinity || temperature < 1e-5f) return {false, {best}, {uint64_t{1} << 40}};
+
+  row_distribution out{false, order(x), {}};
+  if (top_k > 0 && static_cast<size_t>(top_k) < x.size()) out.ids.resize(size_t(top_k));
+  for (int id : out.ids) out.masses.push_back(mass(exp_ordered(div_rn(sub_rn(x[size_t(id)], maximum), temperature))));
+  uint64_t const total = out.total();
+  // The prefix reaches top_p if sum * 2^s >= m * total, where top_p = m / 2^s.
+  int exponent = 0;
+  double const fraction = std::frexp(static_cast<double>(top_p), &exponent);
+  auto const m = static_cast<uint64_t>(std::ldexp(fraction, 24));
+  int const s = 24 - exponent;
+  uint64_t sum = 0;
+  for (size_t i = 0; i < out.ids.size(); ++i) {
+    sum += out.masses[i];
+    // Beyond s = 60 any prefix reaches it: m * total < 2^87, and the first entry alone holds 2^40.
+    if (s > 60 || (static_cast<uint128>(sum) << s) >= static_cast<uint128>(m) * total) {
+      out.ids.resize(i + 1);
+      out.masses.resize(i + 1);
+      break;
+    }
+  }
+  return out;
+}
+
+/// The first entry whose cumulative mass exceeds floor(random * total / 2^32).
+inline int inverse_cdf(row_distribution const& p, uint32_t random) {
+  auto const point = static_cast<uint64_t>((static_cast<uint128>(random) * p.total()) >> 32);
+  uint64_t running = 0;
+  for (size_t i = 0; i < p.ids.size(); ++i) {
+    running += p.masses[i];
+    if (running > point) return p.ids[i];
+  }
+  return -2;  // never
+}
+
 struct row_draw {
   int token = -1;
   int bad = 0;
@@ -53,56 +110,73 @@ struct row_draw {
 };
 
 inline row_draw draw(std::vector<float> const& x, float temperature, float top_p, int top_k, uint32_t random) {
-  using namespace ratify::detail;
-  ordered_environment const environment;
-  float const infinity = INFINITY;
-  if (!(temperature >= 0.0f && temperature < infinity && top_p >= 0.0f && top_p <= 1.0f && top_k >= -1))
-    return {-1, 1, 0};
-  bool some = false;
-  for (float v : x) {
-    if (std::isnan(v)) return {-1, 1, 0};
-    some = some || v > -infinity;
-  }
-  if (!some) return {-1, 1, 0};
-  int const best = static_cast<int>(std::max_element(x.begin(), x.end()) - x.begin());  // the first of equal ones
-  float const maximum = x[size_t(best)];
-  if (maximum == infinity || temperature < 1e-5f) return {best, 0, 1};
-
-  std::vector<int> const ids = order(x);
-  size_t kept = top_k > 0 ? std::min(x.size(), static_cast<size_t>(top_k)) : x.size();
-  std::vector<uint64_t> masses(kept);
-  uint64_t total = 0;
-  for (size_t i = 0; i < kept; ++i) {
-    masses[i] = mass(exp_ordered(div_rn(sub_rn(x[size_t(ids[i])], maximum), temperature)));
-    total += masses[i];
-  }
-  // The prefix reaches top_p if sum * 2^s >= m * total, where top_p = m / 2^s.
-  int exponent = 0;
-  double const fraction = std::frexp(static_cast<double>(top_p), &exponent);
-  auto const m = static_cast<uint64_t>(std::ldexp(fraction, 24));
-  int const s = 24 - exponent;
-  uint64_t sum = 0;
-  for (size_t i = 0; i < kept; ++i) {
-    sum += masses[i];
-    // Beyond s = 60 any prefix reaches it: m * total < 2^87, and the first entry alone holds 2^40.
-    if (s > 60 || (static_cast<uint128>(sum) << s) >= static_cast<uint128>(m) * total) {
-      kept = i + 1;
-      break;
-    }
-  }
-  auto const point = static_cast<uint64_t>((static_cast<uint128>(random) * sum) >> 32);
-  uint64_t running = 0;
-  for (size_t i = 0; i < kept; ++i) {
-    running += masses[i];
-    if (running > point) return {ids[i], 0, kept};
-  }
-  return {-2, 0, kept};  // never
+  auto const p = distribution(x, temperature, top_p, top_k);
+  if (p.bad) return {-1, 1, 0};
+  return {inverse_cdf(p, random), 0, p.ids.size()};
 }
 
-/// One request of acceptance, rule coupled.
+/// What a draft was drawn from: weights of candidates or, without candidates, of the whole vocabulary; no weights: the
+/// draft was chosen.
+struct draft_source {
+  std::vector<int32_t> candidates;
+  std::vector<float> weights;
+};
+
+/// Integers of the weights by id; empty: there is no such distribution.
+inline std::vector<uint64_t> draft_masses(draft_source const& q, int32_t draft, size_t vocab) {
+  std::vector<uint64_t> out(vocab, 0);
+  if (q.weights.empty()) {
+    out[size_t(draft)] = 1;
+    return out;
+  }
+  float largest = 0.0f;
+  for (int pass = 0; pass < 2; ++pass) {
+    int exponent = 0;
+    std::frexp(largest, &exponent);
+    exponent = std::max(exponent, -125);
+    for (size_t i = 0; i < q.weights.size(); ++i) {
+      int64_t const id = q.candidates.empty() ? static_cast<int64_t>(i) : q.candidates[i];
+      if (id < 0 || id >= static_cast<int64_t>(vocab)) continue;
+      float const w = q.weights[i];
+      if (!(w >= 0.0f && w < INFINITY)) return {};
+      largest = std::max(largest, w);
+      if (pass == 1)
+        out[size_t(id)] += static_cast<uint64_t>(std::nearbyint(std::ldexp(static_cast<double>(w), 40 - exponent)));
+    }
+    if (largest == 0.0f) return {};
+  }
+  return out;
+}
+
+/// Rule rejection: what one row gives.
+inline row_draw judge(std::vector<float> const& x, float temperature, float top_p, int top_k, int32_t draft,
+                      draft_source const& source, uint32_t accept_random, uint32_t residual_random) {
+  ratify::detail::ordered_environment const environment;
+  auto p = distribution(x, temperature, top_p, top_k);
+  if (p.bad) return {-1, 1, 0};
+  if (draft >= 0 && draft < static_cast<int32_t>(x.size())) {
+    auto q = draft_masses(source, draft, x.size());
+    if (!q.empty()) {
+      uint64_t const q_total = std::accumulate(q.begin(), q.end(), uint64_t{0}), p_total = p.total();
+      for (auto& v : q) v = static_cast<uint64_t>(static_cast<uint128>(v) * p_total / q_total);
+      uint64_t own = 0;
+      for (size_t i = 0; i < p.ids.size(); ++i)
+        if (p.ids[i] == draft) own = p.masses[i];
+      if (static_cast<uint128>(accept_random) * q[size_t(draft)] < static_cast<uint128>(own) << 32)
+        return {draft, 0, p.ids.size()};
+      auto rest = p;
+      for (size_t i = 0; i < p.ids.size(); ++i) rest.masses[i] -= std::min(rest.masses[i], q[size_t(p.ids[i])]);
+      if (rest.total() > 0) p = rest;
+    }
+  }
+  return {inverse_cdf(p, residual_random), 0, p.ids.size()};
+}
+
+/// One request of acceptance.
 struct request {
   std::vector<std::vector<float>> rows;  ///< one more than drafts
   std::vector<int32_t> draft;
+  std::vector<draft_source> source;  ///< of each draft, or empty: all were chosen
   float temperature = 1.0f, top_p = 1.0f;
   int top_k = 0;
   int64_t seed = 0, position = 0;
@@ -114,12 +188,17 @@ struct round {
   int32_t emitted = 0, accepted = 0, finish = 0;
 };
 
-inline round coupled(request const& r, std::vector<int32_t> const& end_tokens, size_t most_drafts) {
+inline round accept(bool rejection, request const& r, std::vector<int32_t> const& end_tokens, size_t most_drafts) {
   round out;
   std::vector<int32_t> own;
   for (size_t t = 0; t < r.rows.size(); ++t) {
     int64_t const position = static_cast<int64_t>(static_cast<uint64_t>(r.position) + t);
-    row_draw const d = draw(r.rows[t], r.temperature, r.top_p, r.top_k, random_word(r.seed, position, 0));
+    row_draw const d =
+        rejection && t + 1 < r.rows.size()
+            ? judge(r.rows[t], r.temperature, r.top_p, r.top_k, r.draft[t],
+                    r.source.empty() ? draft_source{} : r.source[t], random_word(r.seed, position, 1),
+                    random_word(r.seed, position, 2))
+            : draw(r.rows[t], r.temperature, r.top_p, r.top_k, random_word(r.seed, position, rejection ? 2 : 0));
     own.push_back(d.token);
     out.row_status.push_back(d.bad);
   }

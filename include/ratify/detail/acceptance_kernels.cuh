@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A block a row draws the row's token; then a thread a request accepts.
+/// A block a row draws the row's token or judges its draft; then a thread a request accepts.
 #pragma once
 
 #include <ratify/detail/acceptance_traits.cuh>
@@ -45,17 +45,41 @@ struct acceptance_row_kernel {
     device::drawn out{-1, false};
     if (row >= own.begin && row < own.begin + own.count) {
       device::sampling const how{p.temperature[request], p.top_p[request], p.top_k[request]};
-      uint64_t const position = static_cast<uint64_t>(p.position[request]) + static_cast<uint64_t>(row - own.begin);
       if (device::is_valid(how))
-        out = device::draw_token(
-            block, p.logits.row(row), p.vocab, how,
-            random_bits(static_cast<uint64_t>(p.seed[request]), position, random_purpose::coupled_draw), storage);
+        out = row_token(block, p, request, row - own.begin, own.count - 1, p.logits.row(row), how, storage);
       else
         out.bad = true;
     }
     if (block.thread() != 0) return;
     all.row_token[row] = out.token;
     p.row_status[row] = out.bad ? 1 : 0;
+  }
+ private:
+  /// Row t of a request of n drafts.
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static device::drawn row_token(Block const& block, acceptance_params<Policy> const& p, int request, int t,
+                                           int n, typename Policy::logit_format const* row, device::sampling const& how,
+                                           shared_storage<Block>& storage) {
+    device::logits_row<typename Policy::logit_format> const logits = device::whole_row(row, p.vocab);
+    auto const seed = static_cast<uint64_t>(p.seed[request]);
+    uint64_t const position = static_cast<uint64_t>(p.position[request]) + static_cast<uint64_t>(t);
+    if constexpr (static_cast<acceptance_rule>(Policy::rule) == acceptance_rule::coupled) {
+      return device::draw_token(block, logits, how, random_bits(seed, position, random_purpose::coupled_draw), storage);
+    } else {
+      uint32_t const redraw = random_bits(seed, position, random_purpose::residual_draw);
+      if (t == n) return device::draw_token(block, logits, how, redraw, storage);
+      device::draft_distribution q{nullptr, nullptr, 0, nullptr};
+      if (p.draft_candidates.data != nullptr) {
+        q.candidates = p.draft_candidates.at(request, t);
+        q.candidate_q = p.draft_candidate_q.at(request, t);
+        q.count = p.candidates;
+      } else if (p.draft_probs.data != nullptr) {
+        q.probs = p.draft_probs.at(request, t);
+      }
+      return device::judge_draft(block, logits, how, p.draft.row(request)[t], q,
+                                 random_bits(seed, position, random_purpose::accept_test), redraw, storage);
+    }
   }
 };
 
@@ -78,9 +102,9 @@ struct acceptance_kernel {
     if (own.count == 0) return;
     int64_t const capacity = int64_t{p.max_drafts} + 1;
     device::outcome const out =
-        device::accept_coupled(all.row_token + own.begin, p.row_status + own.begin,
-                               own.count > 1 ? p.draft.row(request) : nullptr, own.count - 1, p.end_tokens, p.end_count,
-                               p.limit[request], p.tokens + request * capacity, static_cast<int>(capacity));
+        device::accept_rows(all.row_token + own.begin, p.row_status + own.begin,
+                            own.count > 1 ? p.draft.row(request) : nullptr, own.count - 1, p.end_tokens, p.end_count,
+                            p.limit[request], p.tokens + request * capacity, static_cast<int>(capacity));
     p.emitted[request] = out.emitted;
     p.accepted[request] = out.accepted;
     p.finish[request] = static_cast<int32_t>(out.finish);

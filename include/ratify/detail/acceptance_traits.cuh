@@ -6,23 +6,31 @@
 #include <ratify/status.hpp>
 #include <ratify/views.hpp>
 
-#define RATIFY_ACCEPTANCE_RULES(RULE)                                                                            \
-  RULE(policy, (RATIFY_STD::is_base_of_v<acceptance_policy, Policy>),                                            \
-       "ratify::acceptance: the policy must derive from ratify::acceptance_policy")                              \
-  RULE(logit_format, (detail::is_one_of_v<typename Policy::logit_format, float, f16, bf16>),                     \
-       "ratify::acceptance: logit_format must be float, f16 or bf16")                                            \
-  RULE(rule_type, (RATIFY_STD::is_same_v<RATIFY_STD::remove_cv_t<decltype(Policy::rule)>, acceptance_rule>),     \
-       "ratify::acceptance: rule must be a ratify::acceptance_rule")                                             \
-  RULE(rule, (static_cast<acceptance_rule>(Policy::rule) == acceptance_rule::coupled),                           \
-       "ratify::acceptance: rule must be acceptance_rule::coupled; rejection is not built (for drafts that the " \
-       "drafter chose, without drawing, coupled accepts with the same probability)")
-#define RATIFY_ACCEPTANCE_LAUNCH_RULES(RULE)                                                     \
-  RULE(rows, (p.rows >= 0), "ratify::acceptance: rows must not be negative")                     \
-  RULE(requests, (p.requests >= 0), "ratify::acceptance: requests must not be negative")         \
-  RULE(vocab, (p.vocab >= 1 && p.vocab <= detail::acceptance_most_words),                        \
-       "ratify::acceptance: vocab must be 1 to 4194304, so that sums of masses stay below 2^63") \
-  RULE(max_drafts, (p.max_drafts >= 0), "ratify::acceptance: max_drafts must not be negative")   \
-  RULE(end_count, (p.end_count >= 0), "ratify::acceptance: end_count must not be negative")
+#define RATIFY_ACCEPTANCE_RULES(RULE)                                                                        \
+  RULE(policy, (RATIFY_STD::is_base_of_v<acceptance_policy, Policy>),                                        \
+       "ratify::acceptance: the policy must derive from ratify::acceptance_policy")                          \
+  RULE(logit_format, (detail::is_one_of_v<typename Policy::logit_format, float, f16, bf16>),                 \
+       "ratify::acceptance: logit_format must be float, f16 or bf16")                                        \
+  RULE(rule_type, (RATIFY_STD::is_same_v<RATIFY_STD::remove_cv_t<decltype(Policy::rule)>, acceptance_rule>), \
+       "ratify::acceptance: rule must be a ratify::acceptance_rule")                                         \
+  RULE(rule,                                                                                                 \
+       (static_cast<acceptance_rule>(Policy::rule) == acceptance_rule::coupled ||                            \
+        static_cast<acceptance_rule>(Policy::rule) == acceptance_rule::rejection),                           \
+       "ratify::acceptance: rule must be acceptance_rule::coupled or acceptance_rule::rejection")
+#define RATIFY_ACCEPTANCE_LAUNCH_RULES(RULE)                                                                         \
+  RULE(rows, (p.rows >= 0), "ratify::acceptance: rows must not be negative")                                         \
+  RULE(requests, (p.requests >= 0), "ratify::acceptance: requests must not be negative")                             \
+  RULE(vocab, (p.vocab >= 1 && p.vocab <= detail::acceptance_most_words),                                            \
+       "ratify::acceptance: vocab must be 1 to 4194304, so that sums of masses stay below 2^63")                     \
+  RULE(max_drafts, (p.max_drafts >= 0), "ratify::acceptance: max_drafts must not be negative")                       \
+  RULE(end_count, (p.end_count >= 0), "ratify::acceptance: end_count must not be negative")                          \
+  RULE(draft_candidate_q, ((p.draft_candidates.data == nullptr) == (p.draft_candidate_q.data == nullptr)),           \
+       "ratify::acceptance: draft_candidates and draft_candidate_q must be given together")                          \
+  RULE(draft_probs, (p.draft_candidates.data == nullptr || p.draft_probs.data == nullptr),                           \
+       "ratify::acceptance: at most one of draft_candidates and draft_probs may say what drafts were drawn from")    \
+  RULE(candidates,                                                                                                   \
+       (p.draft_candidates.data == nullptr || (p.candidates >= 1 && p.candidates <= detail::acceptance_most_words)), \
+       "ratify::acceptance: candidates must be 1 to 4194304 where draft_candidates are given")
 
 RATIFY_BEGIN_NAMESPACE
 
@@ -36,8 +44,8 @@ inline constexpr int acceptance_most_words = 1 << acceptance_id_bits;
 template <class Policy>
 struct acceptance_params {
   using logit_format = typename Policy::logit_format;
-  rows_view<logit_format const> logits;  ///< [rows, vocab]; row t of a request is p for its draft t, the last for the
-                                         ///< token after all drafts
+  rows_view<logit_format const> logits;  ///< [rows, vocab]; row t of a request is p for its draft t, the last
+                                         ///< for the token after all drafts
   int32_t const* query_start = nullptr;  ///< [requests + 1]: first row of each request; n + 1 rows for n drafts
   rows_view<int32_t const> draft;        ///< [requests, max_drafts]; places past n are not read
   float const* temperature = nullptr;    ///< [requests], below 1e-5 greedy
@@ -48,15 +56,22 @@ struct acceptance_params {
   int32_t const* end_tokens = nullptr;   ///< [end_count], may be nullptr if there are none
   int end_count = 0;
   int32_t const* limit = nullptr;  ///< [requests]: most tokens to emit
-  int32_t* tokens = nullptr;       ///< [requests, max_drafts + 1], -1 after the emitted run
-  int32_t* emitted = nullptr;      ///< [requests]
-  int32_t* accepted = nullptr;     ///< [requests]: emitted tokens that were drafts
-  int32_t* finish = nullptr;       ///< [requests]: an `acceptance_finish`
-  int32_t* row_status = nullptr;   ///< [rows]: 0, or 1 for a bad row
+  /// What drafts were drawn from, for rule rejection: weights of `candidates` tokens each, or of the whole
+  /// vocabulary. Both nullptr: drafts were chosen. A candidate that is no token counts nothing, one that is
+  /// there twice counts both.
+  heads_view<int32_t const> draft_candidates;  ///< [requests, max_drafts, candidates]
+  heads_view<float const> draft_candidate_q;   ///< [requests, max_drafts, candidates], of any sum
+  heads_view<float const> draft_probs;         ///< [requests, max_drafts, vocab], of any sum
+  int32_t* tokens = nullptr;                   ///< [requests, max_drafts + 1], -1 after the emitted run
+  int32_t* emitted = nullptr;                  ///< [requests]
+  int32_t* accepted = nullptr;                 ///< [requests]: emitted tokens that were drafts
+  int32_t* finish = nullptr;                   ///< [requests]: an `acceptance_finish`
+  int32_t* row_status = nullptr;               ///< [rows]: 0, or 1 for a bad row
   int rows = 0;
   int requests = 0;
   int vocab = 0;
   int max_drafts = 0;
+  int candidates = 0;
 };
 
 namespace detail {
@@ -65,7 +80,7 @@ namespace detail {
 template <class Policy>
 struct acceptance_kernel_params {
   acceptance_params<Policy> p;
-  int32_t* row_token;  ///< [rows] of scratch: the target's own token of each row, -1 for a bad one
+  int32_t* row_token;  ///< [rows] of scratch: what each row gives, which is its draft if accepted; -1 for a bad row
 };
 
 template <class Policy>

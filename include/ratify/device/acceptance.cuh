@@ -57,14 +57,17 @@ RATIFY_HD inline int32_t id_of_word(uint64_t word) {
   return detail::acceptance_most_words - 1 - static_cast<int32_t>(word & (detail::acceptance_most_words - 1));
 }
 
+/// significand * 2^shift, rounded half to even.
+RATIFY_HD inline uint64_t rounded_scale(uint64_t significand, int shift) {
+  if (shift >= 0) return significand << shift;
+  if (shift < -24) return 0;
+  return (significand + (uint64_t{1} << (-shift - 1)) - 1 + (significand >> -shift & 1u)) >> -shift;
+}
+
 /// 2^40 * e for 0 <= e <= 1, rounded half to even. Exact from 2^-17 up.
 RATIFY_HD inline uint64_t mass_of_exponential(float e) {
   uint32_t const u = detail::bits(e);
-  int const shift = static_cast<int>(u >> 23) - 110;  // the product is significand * 2^shift
-  uint64_t const significand = (u & 0x7fffffu) | 0x800000u;
-  if (shift >= 0) return significand << shift;
-  if (shift < -24) return 0;  // below 2^-41, and zero
-  return (significand + (uint64_t{1} << (-shift - 1)) - 1 + (significand >> -shift & 1u)) >> -shift;
+  return rounded_scale((u & 0x7fffffu) | 0x800000u, static_cast<int>(u >> 23) - 110);
 }
 
 /// An entry's share of its row, in units of 2^-40 of the largest entry's.
@@ -99,10 +102,53 @@ RATIFY_HD inline uint64_t draw_point(uint32_t random, uint64_t total) {
   return detail::multiply_high(static_cast<uint64_t>(random) << 32, total);
 }
 
+/// random * q < 2^32 * p, exactly: a draft of these two masses is accepted. p < 2^63.
+RATIFY_HD inline bool is_accepted(uint32_t random, uint64_t q, uint64_t p) {
+  uint64_t const high = detail::multiply_high(random, q), low = random * q;
+  return high < p >> 32 || (high == p >> 32 && low < p << 32);
+}
+
 /// A row's own token.
 struct drawn {
   int32_t token;  ///< -1 in a bad row
   bool bad;       ///< a NaN, or nothing above -inf
+};
+
+/// What a shard holds of a row: `count` ids from `begin` up.
+template <class Format>
+struct logits_shard {
+  Format const* data;
+  int begin, count;
+};
+
+/// One row of logits, whole or in shards: shard s holds ids s * shard_vocab up, the last one what is left.
+template <class Format>
+struct logits_row {
+  Format const* data;
+  int vocab;
+  int shard_vocab;       ///< vocab: whole
+  int64_t shard_stride;  ///< elements from the row in a shard to the row in the next one
+
+  RATIFY_HD Format at(int32_t id) const { return data[id / shard_vocab * shard_stride + id % shard_vocab]; }
+  RATIFY_HD int shards() const { return detail::ceil_div(vocab, shard_vocab); }
+  RATIFY_HD logits_shard<Format> shard(int s) const {
+    int const begin = s * shard_vocab;
+    return {data + s * shard_stride, begin, detail::min_of(shard_vocab, vocab - begin)};
+  }
+};
+template <class Format>
+RATIFY_HD inline logits_row<Format> whole_row(Format const* logits, int vocab) {
+  return {logits, vocab, vocab, 0};
+}
+
+/// The distribution a draft was drawn from: its weights over some candidates, or over the vocabulary; all nullptr: the
+/// draft was chosen, which is a distribution of one token. Weights need no particular sum. A candidate that is no token
+/// counts nothing, one that is there twice counts both.
+struct draft_distribution {
+  int32_t const* candidates;  ///< [count]
+  float const* candidate_q;   ///< [count]
+  int count;
+  float const* probs;  ///< [vocab]
 };
 
 }  // namespace device
@@ -131,36 +177,106 @@ struct selection_storage {
   uint32_t count;  ///< entries that belong in the list, which may be more than it holds
 };
 
-/// A row of logits and what gives its entries their weights.
-template <class Format>
-struct weighed_row {
-  Format const* logits;
-  int vocab;
-  float maximum, temperature;
-  uint64_t lowest;  ///< entries whose word is smaller are cut by top-k
+/// floor(a * b / c) for a <= c. `divisor` is c shifted left by `shift`, so that its highest bit is set. Two digits of
+/// 32 bits by long division (Knuth, The Art of Computer Programming 2, 4.3.1, algorithm D).
+RATIFY_HD inline uint64_t multiply_divide(uint64_t a, uint64_t b, uint64_t divisor, int shift) {
+  uint64_t high = multiply_high(a, b), low = a * b;
+  if (shift > 0) {
+    high = high << shift | low >> (64 - shift);
+    low <<= shift;
+  }
+  uint64_t const d1 = divisor >> 32, d0 = divisor & 0xffffffffu;
+  uint64_t quotient = 0;
+  RATIFY_UNROLL
+  for (int digit = 0; digit < 2; ++digit) {
+    uint64_t const next = digit == 0 ? low >> 32 : low & 0xffffffffu;
+    uint64_t guess = high / d1, rest = high - guess * d1;
+    while (guess >> 32 != 0 || guess * d0 > (rest << 32 | next)) {
+      --guess;
+      rest += d1;
+      if (rest >> 32 != 0) break;
+    }
+    high = (high << 32 | next) - guess * divisor;
+    quotient = quotient << 32 | guess;
+  }
+  return quotient;
+}
 
-  RATIFY_HD uint64_t mass(uint64_t word) const {
-    return device::mass(device::value_of_key(device::key_of_word(word)), maximum, temperature);
+/// What a draft's distribution q has of each entry, at the scale of the target's masses p. Small weights that q's own
+/// total divides: floor(Q * p's total / Q's total).
+struct draft_shares {
+  device::draft_distribution q;
+  int32_t draft;
+  int largest;       ///< exponent field of the largest weight
+  int shift;         ///< of `divisor`
+  uint64_t divisor;  ///< the weights' total, shifted left until its highest bit is set
+  uint64_t p_total;
+
+  RATIFY_HD bool is_chosen() const { return q.candidates == nullptr && q.probs == nullptr; }
+
+  /// A weight's integer: the largest is below 2^40 and at least 2^39 (unless it is subnormal).
+  RATIFY_HD uint64_t integer(float weight) const {
+    uint32_t const u = bits(weight) & 0x7fffffffu, exponent = u >> 23;
+    return device::rounded_scale((u & 0x7fffffu) | (exponent != 0 ? 0x800000u : 0u),
+                                 16 + static_cast<int>(exponent != 0 ? exponent : 1u) - largest);
+  }
+  RATIFY_HD uint64_t of(int32_t id) const {
+    if (is_chosen()) return id == draft ? p_total : 0;
+    uint64_t own = 0;
+    if (q.probs != nullptr)
+      own = integer(q.probs[id]);
+    else
+      for (int c = 0; c < q.count; ++c)
+        if (q.candidates[c] == id) own += integer(q.candidate_q[c]);
+    return own != 0 ? multiply_divide(own, p_total, divisor, shift) : 0;
   }
 };
 
-enum class entry_weight { one, mass };
+/// Where nothing is compared with the drafts.
+struct no_shares {
+  RATIFY_HD uint64_t of(int32_t) const { return 0; }
+};
+
+enum class entry_weight {
+  one,
+  mass,
+  residual  ///< the mass less the draft's share, where that is more than 0
+};
+
+/// A row of logits and what gives its entries their weights.
+template <class Format, class Shares>
+struct weighed_row {
+  device::logits_row<Format> logits;
+  float maximum, temperature;
+  uint64_t lowest;  ///< entries whose word is smaller are cut by top-k or top-p
+  Shares shares;
+
+  RATIFY_HD uint64_t weight(entry_weight kind, uint64_t word) const {
+    if (kind == entry_weight::one) return 1;
+    uint64_t const mass = device::mass(device::value_of_key(device::key_of_word(word)), maximum, temperature);
+    if (kind == entry_weight::mass || mass == 0) return mass;
+    uint64_t const share = shares.of(device::id_of_word(word));
+    return mass > share ? mass - share : 0;
+  }
+};
 
 inline constexpr int words_at_once = 4;
 
-/// Words of entries first, first + threads, ...; 0 past the end. Loads first, so that they are under way together.
+/// Words of a shard's entries first, first + threads, ...; 0 past its end. Loads first, so that they are under way
+/// together.
 template <int Threads, class Format>
-RATIFY_HD inline void load_words(Format const* logits, int vocab, int first, uint64_t (&words)[words_at_once]) {
+RATIFY_HD inline void load_words(device::logits_shard<Format> const& shard, int first,
+                                 uint64_t (&words)[words_at_once]) {
   Format x[words_at_once];
   RATIFY_UNROLL
   for (int u = 0; u < words_at_once; ++u) {
-    int const id = first + u * Threads;
-    x[u] = logits[id < vocab ? id : first];
+    int const at = first + u * Threads;
+    x[u] = shard.data[at < shard.count ? at : first];
   }
   RATIFY_UNROLL
   for (int u = 0; u < words_at_once; ++u) {
-    int const id = first + u * Threads;
-    words[u] = id < vocab ? device::order_word(to_float(x[u]), id) : 0;
+    int const at = first + u * Threads;
+    words[u] = at < shard.count ? device::order_word(to_float(x[u]), shard.begin + at) : 0;
   }
 }
 
@@ -170,19 +286,22 @@ RATIFY_HD constexpr int digit_bits(int level) { return level == 2 ? 10 : 11; }
 /// Puts the row's words that are at least `lowest` (>= 1) into the list, in no order.
 /// @return how many there are; they are in the list if it holds so many
 RATIFY_ANY_BLOCK
-template <class Block, class Format>
-RATIFY_HD inline int gather_words(Block const& block, weighed_row<Format> const& row, uint64_t lowest,
+template <class Block, class Format, class Shares>
+RATIFY_HD inline int gather_words(Block const& block, weighed_row<Format, Shares> const& row, uint64_t lowest,
                                   selection_storage<Block>& storage) {
   if (block.thread() == 0) storage.count = 0;
   block.barrier();
-  for (int first = block.thread(); first < row.vocab; first += words_at_once * Block::threads) {
-    uint64_t words[words_at_once];
-    load_words<Block::threads>(row.logits, row.vocab, first, words);
-    RATIFY_UNROLL
-    for (int u = 0; u < words_at_once; ++u) {
-      if (words[u] < lowest) continue;
-      uint32_t const place = block.atomic_add(&storage.count, 1u);
-      if (place < selection_places) storage.word[place] = words[u];
+  for (int s = 0; s < row.logits.shards(); ++s) {
+    auto const shard = row.logits.shard(s);
+    for (int first = block.thread(); first < shard.count; first += words_at_once * Block::threads) {
+      uint64_t words[words_at_once];
+      load_words<Block::threads>(shard, first, words);
+      RATIFY_UNROLL
+      for (int u = 0; u < words_at_once; ++u) {
+        if (words[u] < lowest) continue;
+        uint32_t const place = block.atomic_add(&storage.count, 1u);
+        if (place < selection_places) storage.word[place] = words[u];
+      }
     }
   }
   block.barrier();
@@ -194,29 +313,32 @@ RATIFY_HD inline int gather_words(Block const& block, weighed_row<Format> const&
 /// Sums the weights of the row's entries whose earlier digits are `prefix` by the digit of this level. With `gather`
 /// these entries also go into the list.
 RATIFY_ANY_BLOCK
-template <class Block, class Format>
-RATIFY_HD inline void sum_by_digit(Block const& block, weighed_row<Format> const& row, entry_weight kind, int level,
-                                   uint64_t prefix, bool gather, uint64_t (&bins)[selection_bins],
+template <class Block, class Format, class Shares>
+RATIFY_HD inline void sum_by_digit(Block const& block, weighed_row<Format, Shares> const& row, entry_weight kind,
+                                   int level, uint64_t prefix, bool gather, uint64_t (&bins)[selection_bins],
                                    selection_storage<Block>& storage) {
   for (int i = block.thread(); i < selection_bins; i += Block::threads) bins[i] = 0;
   if (block.thread() == 0) storage.count = 0;
   block.barrier();
   int const shift = digit_shift(level), bits = digit_bits(level);
-  for (int first = block.thread(); first < row.vocab; first += words_at_once * Block::threads) {
-    uint64_t words[words_at_once];
-    load_words<Block::threads>(row.logits, row.vocab, first, words);
-    RATIFY_UNROLL
-    for (int u = 0; u < words_at_once; ++u) {
-      uint64_t const word = words[u];
-      if (word < row.lowest || word >> (shift + bits) != prefix) continue;
-      uint64_t const weight = kind == entry_weight::one ? 1u : row.mass(word);
-      if (weight == 0) continue;
-      block.atomic_add(&bins[word >> shift & ((1u << bits) - 1)], weight);
-      if (!gather) continue;
-      uint32_t const place = block.atomic_add(&storage.count, 1u);
-      if (place >= selection_places) continue;
-      storage.word[place] = word;
-      storage.weight[place] = weight;
+  for (int s = 0; s < row.logits.shards(); ++s) {
+    auto const shard = row.logits.shard(s);
+    for (int first = block.thread(); first < shard.count; first += words_at_once * Block::threads) {
+      uint64_t words[words_at_once];
+      load_words<Block::threads>(shard, first, words);
+      RATIFY_UNROLL
+      for (int u = 0; u < words_at_once; ++u) {
+        uint64_t const word = words[u];
+        if (word < row.lowest || word >> (shift + bits) != prefix) continue;
+        uint64_t const weight = row.weight(kind, word);
+        if (weight == 0) continue;
+        block.atomic_add(&bins[word >> shift & ((1u << bits) - 1)], weight);
+        if (!gather) continue;
+        uint32_t const place = block.atomic_add(&storage.count, 1u);
+        if (place >= selection_places) continue;
+        storage.word[place] = word;
+        storage.weight[place] = weight;
+      }
     }
   }
   block.barrier();
@@ -275,14 +397,14 @@ RATIFY_HD inline selected select_in_list(Block const& block, int n, uint64_t bef
 
 /// The same over the whole row; `coarse` holds its weights by first digit, and target is 1 to their sum.
 RATIFY_ANY_BLOCK
-template <class Block, class Format>
-RATIFY_HD inline selected select_in_row(Block const& block, weighed_row<Format> const& row, entry_weight kind,
+template <class Block, class Format, class Shares>
+RATIFY_HD inline selected select_in_row(Block const& block, weighed_row<Format, Shares> const& row, entry_weight kind,
                                         uint64_t target, selection_storage<Block>& storage) {
   selected at = find_digit(block, storage.coarse, 0, target, storage);
   uint64_t prefix = at.word;
   for (int level = 1; level < selection_levels; ++level) {
     // In a long row many entries share one digit; two digits leave few, unless there are ties.
-    bool const gather = level > 1 || row.vocab <= 8 * selection_places;
+    bool const gather = level > 1 || row.logits.vocab <= 8 * selection_places;
     sum_by_digit(block, row, kind, level, prefix, gather, storage.fine, storage);
     if (gather && storage.count <= selection_places)
       return select_in_list(block, static_cast<int>(storage.count), at.inclusive, target, storage);
@@ -294,11 +416,134 @@ RATIFY_HD inline selected select_in_row(Block const& block, weighed_row<Format> 
   return found;
 }
 
+/// What top-k and top-p leave of a row.
+struct kept_entries {
+  bool decided;  ///< the row is bad or has one entry, and `only` is all there is to know
+  device::drawn only;
+  int listed;      ///< entries in the list, which holds all kept ones; 0: the row itself must be read
+  uint64_t total;  ///< of their masses
+};
+
+/// Gives the entries their weights, in the list or by first digit. @return the sum
+RATIFY_ANY_BLOCK
+template <class Block, class Format, class Shares>
+RATIFY_HD inline uint64_t weigh(Block const& block, weighed_row<Format, Shares> const& row, entry_weight kind,
+                                int listed, selection_storage<Block>& storage) {
+  if (listed == 0) {
+    sum_by_digit(block, row, kind, 0, 0, false, storage.coarse, storage);
+    return sum_of_bins(block, storage.coarse, storage);
+  }
+  uint64_t sum = 0;
+  for (int i = block.thread(); i < listed; i += Block::threads) {
+    uint64_t const word = storage.word[i], weight = word < row.lowest ? 0 : row.weight(kind, word);
+    storage.weight[i] = weight;
+    sum += weight;
+  }
+  return block_sum(block, sum, storage.collective);
+}
+
+/// The first entry, in order, at which the running weight reaches `target`, of entries that were weighed.
+RATIFY_ANY_BLOCK
+template <class Block, class Format, class Shares>
+RATIFY_HD inline selected select(Block const& block, weighed_row<Format, Shares> const& row, entry_weight kind,
+                                 int listed, uint64_t target, selection_storage<Block>& storage) {
+  return listed > 0 ? select_in_list(block, listed, 0, target, storage)
+                    : select_in_row(block, row, kind, target, storage);
+}
+
+/// Reads the row: its maximum, then top-k, then top-p of what top-k kept. Fills the row's `maximum` and `lowest`, and
+/// weighs the entries by mass; those past the top-p cut have weights too, and stand after all kept ones.
+RATIFY_ANY_BLOCK
+template <class Block, class Format, class Shares>
+RATIFY_HD inline kept_entries find_kept(Block const& block, weighed_row<Format, Shares>& row,
+                                        device::sampling const& how, selection_storage<Block>& storage) {
+  int const vocab = row.logits.vocab;
+  uint64_t own = 0;
+  for (int s = 0; s < row.logits.shards(); ++s) {
+    auto const shard = row.logits.shard(s);
+    for (int first = block.thread(); first < shard.count; first += words_at_once * Block::threads) {
+      uint64_t words[words_at_once];
+      load_words<Block::threads>(shard, first, words);
+      RATIFY_UNROLL
+      for (int u = 0; u < words_at_once; ++u) own = max_of(own, words[u]);
+    }
+  }
+  if (block.thread() == 0) storage.bound = 1;
+  uint64_t const top = block_max(block, own, storage.collective);
+  uint32_t const key = device::key_of_word(top), plus_infinity = 0xff800000u, minus_infinity = 0x007fffffu;
+  if (key > plus_infinity || key <= minus_infinity) return {true, {-1, true}, 0, 0};
+  if (key == plus_infinity || less(how.temperature, 1e-5f) || how.top_k == 1)
+    return {true, {device::id_of_word(top), false}, 0, 0};
+
+  row.maximum = device::value_of_key(key);
+  row.temperature = how.temperature;
+  row.lowest = 1;
+  bool const cut = how.top_k > 0 && how.top_k < vocab;
+  uint64_t const most = cut ? static_cast<uint64_t>(how.top_k) : 0;
+  int listed = 0;
+  if (cut && how.top_k <= Block::threads) {
+    // The k-th largest of the threads' own maxima is a bound from below of the k-th largest entry.
+    int above = 0;
+    for (int i = 0; i < Block::threads; ++i) above += storage.collective.value[i] > own ? 1 : 0;
+    if (above == how.top_k - 1 && own != 0) storage.bound = own;
+    block.barrier();
+    int const n = gather_words(block, row, storage.bound, storage);
+    if (n <= selection_places) listed = n;
+    if (listed > 0) row.lowest = storage.bound;
+  }
+  if (cut && listed == 0) {
+    sum_by_digit(block, row, entry_weight::one, 0, 0, false, storage.coarse, storage);
+    row.lowest = select_in_row(block, row, entry_weight::one, most, storage).word;
+    if (how.top_k <= selection_places) listed = gather_words(block, row, row.lowest, storage);
+  }
+  if (!cut && vocab <= selection_direct) listed = gather_words(block, row, 1, storage);
+  if (cut && listed > how.top_k) {
+    for (int i = block.thread(); i < listed; i += Block::threads) storage.weight[i] = 1;
+    block.barrier();
+    row.lowest = select_in_list(block, listed, 0, most, storage).word;
+  }
+
+  uint64_t total = weigh(block, row, entry_weight::mass, listed, storage);
+  if (bits(how.top_p) != 0x3f800000u) {
+    selected const last =
+        select(block, row, entry_weight::mass, listed, device::top_p_target(how.top_p, total), storage);
+    row.lowest = last.word;
+    total = last.inclusive;
+  }
+  return {false, {-1, false}, listed, total};
+}
+
+/// Measures the weights of a draft's distribution. @return false if there is no such distribution: a weight is
+/// negative, infinite or NaN, or all are 0.
+RATIFY_ANY_BLOCK
+template <class Block>
+RATIFY_HD inline bool measure(Block const& block, draft_shares& shares, int vocab, selection_storage<Block>& storage) {
+  if (shares.is_chosen()) return true;
+  bool const dense = shares.q.probs != nullptr;
+  float const* const weights = dense ? shares.q.probs : shares.q.candidate_q;
+  int const n = dense ? vocab : shares.q.count;
+  auto const counts = [&](int i) { return dense || (shares.q.candidates[i] >= 0 && shares.q.candidates[i] < vocab); };
+  uint32_t own = 0;  // patterns of numbers that are not negative order like the numbers; all others lie above
+  for (int i = block.thread(); i < n; i += Block::threads)
+    if (uint32_t const u = bits(weights[i]); u != 0x80000000u && counts(i)) own = max_of(own, u);
+  uint64_t const largest = block_max(block, own, storage.collective);
+  block.barrier();
+  if (largest == 0 || largest >= 0x7f800000u) return false;
+  shares.largest = max_of(static_cast<int>(largest >> 23), 1);
+  uint64_t sum = 0;
+  for (int i = block.thread(); i < n; i += Block::threads)
+    if (counts(i)) sum += shares.integer(weights[i]);
+  shares.divisor = block_sum(block, sum, storage.collective);
+  block.barrier();
+  for (shares.shift = 0; shares.divisor >> 63 == 0; ++shares.shift) shares.divisor <<= 1;
+  return true;
+}
+
 }  // namespace detail
 
 namespace device {
 
-/// Shared memory of `draw_token`.
+/// Shared memory of `draw_token` and `judge_draft`.
 template <class Block>
 using draw_storage = detail::selection_storage<Block>;
 
@@ -308,72 +553,56 @@ using draw_storage = detail::selection_storage<Block>;
 /// times otherwise; once for greedy.
 RATIFY_ANY_BLOCK
 template <class Block, class Format>
-RATIFY_HD inline drawn draw_token(Block const& block, Format const* logits, int vocab, sampling const& how,
+RATIFY_HD inline drawn draw_token(Block const& block, logits_row<Format> const& logits, sampling const& how,
                                   uint32_t random, draw_storage<Block>& storage) {
   using namespace detail;
-  uint64_t own = 0;
-  for (int first = block.thread(); first < vocab; first += words_at_once * Block::threads) {
-    uint64_t words[words_at_once];
-    load_words<Block::threads>(logits, vocab, first, words);
-    RATIFY_UNROLL
-    for (int u = 0; u < words_at_once; ++u) own = max_of(own, words[u]);
-  }
-  if (block.thread() == 0) storage.bound = 1;
-  uint64_t const top = block_max(block, own, storage.collective);
-  uint32_t const key = key_of_word(top), plus_infinity = 0xff800000u, minus_infinity = 0x007fffffu;
-  if (key > plus_infinity || key <= minus_infinity) return {-1, true};
-  if (key == plus_infinity || less(how.temperature, 1e-5f) || how.top_k == 1) return {id_of_word(top), false};
+  weighed_row<Format, no_shares> row{logits, 0, 0, 1, {}};
+  kept_entries const kept = find_kept(block, row, how, storage);
+  if (kept.decided) return kept.only;
+  uint64_t const target = draw_point(random, kept.total) + 1;
+  return {id_of_word(select(block, row, entry_weight::mass, kept.listed, target, storage).word), false};
+}
+RATIFY_ANY_BLOCK
+template <class Block, class Format>
+RATIFY_HD inline drawn draw_token(Block const& block, Format const* logits, int vocab, sampling const& how,
+                                  uint32_t random, draw_storage<Block>& storage) {
+  return draw_token(block, whole_row(logits, vocab), how, random, storage);
+}
 
-  weighed_row<Format> row{logits, vocab, value_of_key(key), how.temperature, 1};
-  bool const cut = how.top_k > 0 && how.top_k < vocab;
-  uint64_t const most = cut ? static_cast<uint64_t>(how.top_k) : 0;
-  int listed = 0;  // entries in the list, 0 while the row itself must be read
-  if (cut && how.top_k <= Block::threads) {
-    // The k-th largest of the threads' own maxima is a bound from below of the k-th largest entry.
-    int above = 0;
-    for (int i = 0; i < Block::threads; ++i) above += storage.collective.value[i] > own ? 1 : 0;
-    if (above == how.top_k - 1 && own != 0) storage.bound = own;
+/// Rule rejection for one draft: the draft itself where it is accepted; otherwise a token drawn from what the row's
+/// distribution has over the draft's (over an empty rest, from the row's). A draft that is no token is replaced by a
+/// draw from the row's distribution; so is one whose distribution has a weight that is negative, infinite or NaN, or no
+/// weight at all, and that draw may give the draft. Otherwise as `draw_token`; reads the row up to 8 times more, and
+/// `draft_distribution::probs` as often.
+RATIFY_ANY_BLOCK
+template <class Block, class Format>
+RATIFY_HD inline drawn judge_draft(Block const& block, logits_row<Format> const& logits, sampling const& how,
+                                   int32_t draft, draft_distribution const& q, uint32_t accept_random,
+                                   uint32_t residual_random, draw_storage<Block>& storage) {
+  using namespace detail;
+  weighed_row<Format, draft_shares> row{logits, 0, 0, 1, {q, draft, 0, 0, 0, 0}};
+  kept_entries const kept = find_kept(block, row, how, storage);
+  if (kept.decided) return kept.only;  // where one token has all the mass, it follows, drafted or not
+  block.barrier();
+  uint64_t total = kept.total;
+  entry_weight kind = entry_weight::mass;
+  row.shares.p_total = total;
+  if (draft >= 0 && draft < logits.vocab && measure(block, row.shares, logits.vocab, storage)) {
+    uint64_t const word = order_word(to_float(logits.at(draft)), draft);
+    uint64_t const p = word < row.lowest ? 0 : row.weight(entry_weight::mass, word);
+    if (is_accepted(accept_random, row.shares.of(draft), p)) return {draft, false};
+    kind = entry_weight::residual;
+    uint64_t const rest = weigh(block, row, kind, kept.listed, storage);
     block.barrier();
-    int const n = gather_words(block, row, storage.bound, storage);
-    if (n <= selection_places) listed = n;
-  }
-  if (cut && listed == 0) {
-    sum_by_digit(block, row, entry_weight::one, 0, 0, false, storage.coarse, storage);
-    row.lowest = select_in_row(block, row, entry_weight::one, most, storage).word;
-    if (how.top_k <= selection_places) listed = gather_words(block, row, row.lowest, storage);
-  }
-  if (!cut && vocab <= selection_direct) listed = gather_words(block, row, 1, storage);
-
-  uint64_t total = 0;
-  if (listed > 0) {
-    if (cut && listed > how.top_k) {
-      for (int i = block.thread(); i < listed; i += Block::threads) storage.weight[i] = 1;
-      block.barrier();
-      row.lowest = select_in_list(block, listed, 0, most, storage).word;
+    if (rest != 0) {
+      total = rest;
+    } else {
+      kind = entry_weight::mass;
+      (void)weigh(block, row, kind, kept.listed, storage);
     }
-    uint64_t sum = 0;
-    for (int i = block.thread(); i < listed; i += Block::threads) {
-      uint64_t const word = storage.word[i], weight = word < row.lowest ? 0 : row.mass(word);
-      storage.weight[i] = weight;
-      sum += weight;
-    }
-    total = block_sum(block, sum, storage.collective);
-  } else {
-    sum_by_digit(block, row, entry_weight::mass, 0, 0, false, storage.coarse, storage);
-    total = sum_of_bins(block, storage.coarse, storage);
   }
-  // Twice the same search: where the kept prefix ends, then the drawn entry inside it.
-  if (bits(how.top_p) != 0x3f800000u) {
-    uint64_t const target = top_p_target(how.top_p, total);
-    total = (listed > 0 ? select_in_list(block, listed, 0, target, storage)
-                        : select_in_row(block, row, entry_weight::mass, target, storage))
-                .inclusive;
-  }
-  uint64_t const target = draw_point(random, total) + 1;
-  uint64_t const word = (listed > 0 ? select_in_list(block, listed, 0, target, storage)
-                                    : select_in_row(block, row, entry_weight::mass, target, storage))
-                            .word;
-  return {id_of_word(word), false};
+  uint64_t const target = draw_point(residual_random, total) + 1;
+  return {id_of_word(select(block, row, kind, kept.listed, target, storage).word), false};
 }
 
 /// What a request's round came to.
@@ -382,14 +611,14 @@ struct outcome {
   acceptance_finish finish;
 };
 
-/// The coupled rule for one request of `drafts` drafts: emits the target's own tokens up to and with the first that
-/// differs from its draft.
-/// @param token, bad   [drafts + 1] what `draw_token` gave for each row (bad: not 0)
+/// Emits the tokens that the rows of one request of `drafts` drafts give, up to and with the first that differs from
+/// its draft.
+/// @param token, bad   [drafts + 1] what `draw_token` or `judge_draft` gave for each row (bad: not 0)
 /// @param draft        [drafts]; one that is no token of the vocabulary equals none
 /// @param tokens       [capacity], capacity > drafts: emitted tokens, then -1
-RATIFY_HD inline outcome accept_coupled(int32_t const* token, int32_t const* bad, int32_t const* draft, int drafts,
-                                        int32_t const* end_tokens, int end_count, int32_t limit, int32_t* tokens,
-                                        int capacity) {
+RATIFY_HD inline outcome accept_rows(int32_t const* token, int32_t const* bad, int32_t const* draft, int drafts,
+                                     int32_t const* end_tokens, int end_count, int32_t limit, int32_t* tokens,
+                                     int capacity) {
   outcome out{0, 0, acceptance_finish::none};
   bool agrees = true;
   for (int t = 0; t <= drafts && agrees; ++t) {
