@@ -1,15 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph captured once replays with lengths and rows that change on the device. Compiled where there is a CUDA
-// compiler.
-#include <ratify/attention.cuh>
-
+// L1: a launch touches what its parameters name and nothing else, so that it can be captured: a graph captured once
+// replays with lengths and rows that change on the device. Without a CUDA compiler: launches repeated on the host.
 #include "support/attention.hpp"
 #include "support/compare.hpp"
-#include "support/executors.hpp"
+#include "support/every_operation.hpp"
 
 #include <doctest/doctest.h>
 
 using namespace ratify_test;
+
+TEST_CASE("L1 every operation launched twice with outputs and scratch poisoned gives the same bits") {
+  on_each_executor([](auto& on) {
+    int operations = 0;
+    for_each_operation(on, [&](auto& operation) {
+      CAPTURE(operation.name);
+      ++operations;
+      auto const poison = operation.results();
+      REQUIRE(operation.launch());
+      auto const first = operation.results();
+      CHECK(first != poison);
+      operation.reset();
+      CHECK(bit_difference(operation.results(), poison) == "");
+      REQUIRE(operation.launch());
+      CHECK(bit_difference(operation.results(), first) == "");
+    });
+    CHECK(operations >= 14);
+  });
+}
+
+#if defined(__CUDACC__)
+
+TEST_CASE("L1 every operation captured on a non-default stream replays what it gives eagerly, outputs poisoned") {
+  if (!card_present()) {
+    MESSAGE("not run: no card is here");
+    return;
+  }
+  cudaStream_t stream = nullptr;
+  require_success(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  ratify::cuda_executor on(stream);
+  for_each_operation(on, [&](auto& operation) {
+    CAPTURE(operation.name);
+    auto const poison = operation.results();
+    REQUIRE(operation.launch());
+    auto const eager = operation.results();
+    operation.reset();
+    captured_graph graph(on, operation.launch);  // throws on an allocation, a synchronisation, a memset or a copy
+    REQUIRE(graph.status());
+    CHECK(graph.kernels() == static_cast<size_t>(operation.stages));
+    CHECK(bit_difference(operation.results(), poison) == "");  // captured, not run
+    for (int i = 0; i < 3; ++i) {
+      operation.reset();
+      graph.replay();
+      CHECK(bit_difference(operation.results(), eager) == "");
+    }
+  });
+  require_success(cudaStreamDestroy(stream));
+}
 
 TEST_CASE("L1 attention captured at length 1 replays at other lengths, outputs and scratch poisoned each time") {
   if (!card_present()) {
@@ -69,3 +115,5 @@ TEST_CASE("L1 attention captured at length 1 replays at other lengths, outputs a
   }
   require_success(cudaStreamDestroy(stream));
 }
+
+#endif

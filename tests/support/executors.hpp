@@ -36,6 +36,9 @@ class buffer<T, ratify::host_executor> {
     if (n_ > 0) std::memcpy(static_cast<void*>(p_.get()), v.data(), n_ * sizeof(T));
   }
   T* data() { return p_.get(); }
+  void write(std::vector<T> const& v) {
+    if (!v.empty()) std::memcpy(static_cast<void*>(p_.get()), v.data(), v.size() * sizeof(T));
+  }
   std::vector<T> read() const { return std::vector<T>(p_.get(), p_.get() + n_); }
  private:
   struct release {
@@ -147,6 +150,7 @@ class captured_graph {
     require_success(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal));
     status_ = enqueue();
     require_success(cudaStreamEndCapture(stream_, &graph_));
+    require_kernels_alone();
     require_success(cudaGraphInstantiate(&ready_, graph_, 0));
   }
   captured_graph(captured_graph const&) = delete;
@@ -156,12 +160,25 @@ class captured_graph {
     (void)cudaGraphDestroy(graph_);
   }
   ratify::status status() const { return status_; }
+  size_t kernels() const { return kernels_; }
   void replay() {
     require_success(cudaGraphLaunch(ready_, stream_));
     require_success(cudaStreamSynchronize(stream_));
   }
  private:
+  /// A launch is kernels: no memset, no copy, no allocation. (One that synchronises cannot be captured at all.)
+  void require_kernels_alone() {
+    require_success(cudaGraphGetNodes(graph_, nullptr, &kernels_));
+    std::vector<cudaGraphNode_t> nodes(kernels_);
+    if (kernels_ > 0) require_success(cudaGraphGetNodes(graph_, nodes.data(), &kernels_));
+    for (cudaGraphNode_t const node : nodes) {
+      cudaGraphNodeType type{};
+      require_success(cudaGraphNodeGetType(node, &type));
+      if (type != cudaGraphNodeTypeKernel) throw std::runtime_error("a captured launch holds a node that is no kernel");
+    }
+  }
   cudaStream_t stream_;
+  size_t kernels_ = 0;
   cudaGraph_t graph_ = nullptr;
   cudaGraphExec_t ready_ = nullptr;
   ratify::status status_;

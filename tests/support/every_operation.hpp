@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+/// One small launch of every operation, prepared: for what must hold of all of them.
+#pragma once
+
+#include <ratify/ratify.cuh>
+
+#include "executors.hpp"
+#include "random.hpp"
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace ratify_test {
+
+/// An operation with its operands in an executor's memory, ready to launch again and again.
+template <class Executor>
+class prepared {
+ public:
+  prepared(Executor& on, std::string name) : name(std::move(name)), on_(on) {}
+  prepared(prepared const&) = delete;
+  prepared& operator=(prepared const&) = delete;
+
+  std::string const name;
+  std::function<ratify::status()> launch;
+  int stages = 0;  ///< kernels of a launch
+
+  template <class T>
+  T const* input(std::vector<T> const& v) {
+    return add<T>(v, false, false);
+  }
+  /// Read and written: `reset` puts back what stood there.
+  template <class T>
+  T* changed(std::vector<T> const& v) {
+    return add<T>(v, true, true);
+  }
+  /// Written only, full of 0xFF bytes.
+  template <class T>
+  T* output(size_t n) {
+    return add<T>(std::vector<unsigned char>(n * sizeof(T), 0xff), true, true);
+  }
+
+  template <class Operation>
+  void operation(typename Operation::params const& p) {
+    if (auto const s = Operation::can_launch(p, on_); !s) throw std::runtime_error(name + ": " + s.reason());
+    size_t const bytes = Operation::workspace_bytes(p, on_);
+    unsigned char* const scratch = add<unsigned char>(std::vector<unsigned char>(bytes, 0xff), true, false);
+    launch = [p, scratch, bytes, this] { return Operation::launch(p, {scratch, bytes}, on_); };
+    (void)Operation::stages(p, {scratch, bytes}, on_, [&](auto const&) { return ++stages, ratify::status{}; });
+  }
+
+  /// Outputs and scratch hold 0xFF bytes again, and what is changed in place what it held at first.
+  void reset() {
+    for (piece& m : pieces_)
+      if (m.reset) m.memory.write(m.first);
+  }
+  /// The bytes of everything that is written and is not scratch, one piece after the other.
+  std::vector<unsigned char> results() const {
+    std::vector<unsigned char> all;
+    for (piece const& m : pieces_) {
+      if (!m.result) continue;
+      auto const bytes = m.memory.read();
+      all.insert(all.end(), bytes.begin(), bytes.end());
+    }
+    return all;
+  }
+ private:
+  struct piece {
+    std::vector<unsigned char> first;
+    buffer<unsigned char, Executor> memory;
+    bool reset, result;
+  };
+  template <class T, class From>
+  T* add(std::vector<From> const& v, bool reset, bool result) {
+    auto const* const begin = reinterpret_cast<unsigned char const*>(v.data());
+    std::vector<unsigned char> bytes(begin, begin + v.size() * sizeof(From));
+    pieces_.push_back({bytes, {on_, bytes}, reset, result});
+    return reinterpret_cast<T*>(pieces_.back().memory.data());
+  }
+  Executor& on_;
+  std::vector<piece> pieces_;
+};
+
+/// Calls `f(prepared<Executor>&)` for every operation of the library, with its default policy.
+template <class Executor, class F>
+void for_each_operation(Executor& on, F&& f) {
+  using ratify::e4m3;
+  random_source random(91);
+  auto const numbers = [&](auto format, size_t n) { return random.normals<decltype(format)>(n); };
+  std::vector<int32_t> const starts = {0, 3, 8};
+  auto const begin = [&](char const* name) { return std::make_unique<prepared<Executor>>(on, name); };
+  {
+    auto const t = begin("acceptance");
+    using policy = ratify::acceptance_policy;
+    typename ratify::acceptance<policy>::params p;
+    constexpr int vocab = 1000;
+    p.logits = {t->input(numbers(typename policy::logit_format{}, 8 * vocab)), vocab};
+    p.query_start = t->input(starts);
+    p.draft = {t->input(std::vector<int32_t>{1, 2, -1, -1, 5, 6, 7, 8}), 4};
+    p.temperature = t->input(std::vector<float>{0.7f, 1.0f});
+    p.top_p = t->input(std::vector<float>{0.9f, 1.0f});
+    p.top_k = t->input(std::vector<int32_t>{50, 0});
+    p.seed = t->input(std::vector<int64_t>{1, 2});
+    p.position = t->input(std::vector<int64_t>{10, 20});
+    p.end_tokens = t->input(std::vector<int32_t>{0});
+    p.end_count = 1;
+    p.limit = t->input(std::vector<int32_t>{5, 5});
+    p.tokens = t->template output<int32_t>(10);
+    p.emitted = t->template output<int32_t>(2);
+    p.accepted = t->template output<int32_t>(2);
+    p.finish = t->template output<int32_t>(2);
+    p.row_status = t->template output<int32_t>(8);
+    p.rows = 8;
+    p.requests = 2;
+    p.vocab = vocab;
+    p.max_drafts = 4;
+    t->template operation<ratify::acceptance<policy>>(p);
+    f(*t);
+  }
+  constexpr int page = 16, max_pages = 5, d = 256;
+  std::vector<int32_t> const table = {0, 2, 4, 6, 8, 1, 3, 5, 7, 9}, lengths = {70, 40};
+  {
+    auto const t = begin("append");
+    using policy = ratify::append_policy;
+    using kv = typename policy::kv_format;
+    typename ratify::append<policy>::params p;
+    p.k = {t->input(numbers(typename policy::input_format{}, 8 * d)), d, d};
+    p.v = {t->input(numbers(typename policy::input_format{}, 8 * d)), d, d};
+    p.k_pages = {t->changed(numbers(kv{}, 10 * page * d)), page * d, d, d};
+    p.v_pages = {t->changed(numbers(kv{}, 10 * page * d)), page * d, d, d};
+    p.block_table = {t->input(table), max_pages};
+    p.context_len = t->input(lengths);
+    p.query_start = t->input(starts);
+    p.k_scale = p.v_scale = t->input(std::vector<float>{0.5f});
+    p.rows = 8;
+    p.requests = 2;
+    p.kv_heads = 1;
+    p.head_dim = d;
+    p.page_size = page;
+    p.max_pages = max_pages;
+    t->template operation<ratify::append<policy>>(p);
+    f(*t);
+  }
+  {
+    auto const t = begin("attention");
+    using policy = ratify::attention_policy;
+    typename ratify::attention<policy>::params p;
+    p.q = {t->input(numbers(typename policy::q_format{}, 8 * 2 * d)), 2 * d, d};
+    p.k_pages = {t->input(numbers(typename policy::kv_format{}, 10 * page * d)), page * d, d, d};
+    p.v_pages = {t->input(numbers(typename policy::kv_format{}, 10 * page * d)), page * d, d, d};
+    p.block_table = {t->input(table), max_pages};
+    p.context_len = t->input(lengths);
+    p.query_start = t->input(starts);
+    p.k_scale = p.v_scale = t->input(std::vector<float>{0.5f});
+    p.out = {t->template output<typename policy::out_format>(8 * 2 * d), 2 * d, d};
+    p.lse = t->template output<float>(8 * 2);
+    p.rows = 8;
+    p.requests = 2;
+    p.q_heads = 2;
+    p.kv_heads = 1;
+    p.page_size = page;
+    p.max_pages = max_pages;
+    p.max_context = page * max_pages;
+    p.softmax_scale = 0.0625f;
+    t->template operation<ratify::attention<policy>>(p);
+    f(*t);
+  }
+  {
+    auto const t = begin("convolution");
+    using policy = ratify::convolution_policy;
+    typename ratify::convolution<policy>::params p;
+    constexpr int channels = 200, rows = 5, slot = (policy::width - 1 + rows) * channels;
+    p.x = {t->input(numbers(typename policy::input_format{}, 8 * channels)), channels};
+    p.weight = t->input(numbers(typename policy::weight_format{}, channels * policy::width));
+    p.window_pool = t->changed(numbers(typename policy::input_format{}, 3 * slot));
+    p.slot_stride = slot;
+    p.slot = t->input(std::vector<int32_t>{2, 0});
+    p.kept = t->input(std::vector<int32_t>{1, 4});
+    p.query_start = t->input(starts);
+    p.out = {t->template output<typename policy::output_format>(8 * channels), channels};
+    p.rows = 8;
+    p.requests = 2;
+    p.channels = channels;
+    p.max_rows = rows;
+    p.slots = 3;
+    t->template operation<ratify::convolution<policy>>(p);
+    f(*t);
+  }
+  {
+    auto const t = begin("decode");
+    using policy = ratify::decode_policy;
+    typename ratify::decode<policy>::params p;
+    std::vector<uint8_t> codes(257);
+    for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(i);
+    p.codes = t->input(codes);
+    p.values = t->template output<typename policy::to>(codes.size());
+    p.count = 257;
+    t->template operation<ratify::decode<policy>>(p);
+    f(*t);
+  }
+  {
+    auto const t = begin("embedding");
+    using policy = ratify::embedding_policy;
+    typename ratify::embedding<policy>::params p;
+    p.table = t->input(numbers(typename policy::table_format{}, 20 * 100));
+    p.tokens = t->input(std::vector<int32_t>{3, 19, 0, -1});
+    p.out = {t->template output<typename policy::output_format>(4 * 100), 100};
+    p.rows = 4;
+    p.columns = 100;
+    p.vocab = 20;
+    t->template operation<ratify::embedding<policy>>(p);
+    f(*t);
+  }
+  {
+    auto const t = begin("gated_rmsnorm");
+    using policy = ratify::gated_rmsnorm_policy;
+    typename ratify::gated_rmsnorm<policy>::params p;
+    p.x = {t->input(numbers(typename policy::input_format{}, 3 * 2 * 128)), 256, 128};
+    p.z = {t->input(numbers(typename policy::gate_format{}, 3 * 2 * 128)), 256, 128};
+    p.weight = t->input(numbers(typename policy::weight_format{}, 128));
+    p.out = {t->template output<typename policy::output_format>(3 * 2 * 128), 256, 128};
+    p.rows = 3;
+    p.heads = 2;
+    p.head_dim = 128;
+    t->template operation<ratify::gated_rmsnorm<policy>>(p);
+    f(*t);
+  }
+  {
+    auto const t = begin("gating");
+    using policy = ratify::gating_policy;
+    typename ratify::gating<policy>::params p;
+    p.a = {t->input(numbers(typename policy::input_format{}, 8 * 20)), 20};
+    p.b = {t->input(numbers(typename policy::input_format{}, 8 * 20)), 20};
+    p.a_log = t->input(numbers(float{}, 20));
+    p.dt_bias = t->input(numbers(float{}, 20));
+    p.g = t->template output<float>(160);
+    p.beta = t->template output<float>(160);
+    p.rows = 8;
+    p.value_heads = 20;
+    t->template operation<ratify::gating<policy>>(p);
+    f(*t);
+  }
+  {
+    auto const t = begin("projection");
+    using policy = ratify::projection_policy;
+    typename ratify::projection<policy>::params p;
+    constexpr int n = 70, k = 128;
+    std::vector<uint8_t> packed(n * k / 2);
+    for (auto& b : packed) b = static_cast<uint8_t>(random.word());
+    p.x = {t->input(numbers(typename policy::input_format{}, 8 * k)), k};
+    p.w_packed = t->input(packed);
+    p.w_scale = t->input(numbers(e4m3{}, n * k / 16));
+    p.w_global = t->input(std::vector<float>{0.5f});
+    p.y = {t->template output<typename policy::output_format>(8 * n), n};
+    p.rows = 8;
+    p.n = n;
+    p.k = k;
+    t->template operation<ratify::projection<policy>>(p);
+    f(*t);
+  }
+  {
+    auto const t = begin("qk_norm_rotary");
+    using policy = ratify::qk_norm_rotary_policy;
+    typename ratify::qk_norm_rotary<policy>::params p;
+    p.x = {t->input(numbers(typename policy::input_format{}, 3 * 2 * d)), 2 * d, d};
+    p.weight = t->input(numbers(typename policy::weight_format{}, d));
+    p.cos = t->input(numbers(float{}, 10 * 32));
+    p.sin = t->input(numbers(float{}, 10 * 32));
+    p.positions = t->input(std::vector<int32_t>{0, 9, 4});
+    p.out = {t->template output<typename policy::output_format>(3 * 2 * d), 2 * d, d};
+    p.rows = 3;
+    p.heads = 2;
+    p.head_dim = d;
+    p.rotary_dim = 64;
+    p.max_position = 10;
+    t->template operation<ratify::qk_norm_rotary<policy>>(p);
+    f(*t);
+  }
+  {
+    auto const t = begin("recurrence");
+    using policy = ratify::recurrence_policy;
+    typename ratify::recurrence<policy>::params p;
+    constexpr int state = 2 * policy::key_dim * policy::value_dim;
+    auto g = numbers(float{}, 16);
+    for (auto& x : g) x = -std::fabs(x);
+    p.q = {t->input(numbers(typename policy::input_format{}, 8 * 128)), 128, 128};
+    p.k = {t->input(numbers(typename policy::input_format{}, 8 * 128)), 128, 128};
+    p.v = {t->input(numbers(typename policy::input_format{}, 8 * 256)), 256, 128};
+    p.g = t->input(g);
+    p.beta = t->input(random.uniforms<float>(16, 0.0f, 1.0f));
+    p.state_pool = t->changed(numbers(float{}, 11 * state));
+    p.slot_stride = state;
+    p.query_start = t->input(starts);
+    p.initial_slot = t->input(std::vector<int32_t>{0, 1});
+    p.selector = t->input(std::vector<int32_t>{0, 2});
+    p.snapshot_slot = {t->input(std::vector<int32_t>{2, 3, 4, -1, -1, 5, 6, 7, 8, 9}), 5};
+    p.out = {t->template output<typename policy::output_format>(8 * 256), 256, 128};
+    p.rows = 8;
+    p.requests = 2;
+    p.key_heads = 1;
+    p.value_heads = 2;
+    p.max_rows = 5;
+    p.scale = 0.0883883461f;
+    p.slots = 11;
+    t->template operation<ratify::recurrence<policy>>(p);
+    f(*t);
+  }
+  {
+    auto const t = begin("rmsnorm");
+    using policy = ratify::rmsnorm_policy;
+    typename ratify::rmsnorm<policy>::params p;
+    p.x = {t->input(numbers(typename policy::input_format{}, 3 * 500)), 500};
+    p.residual = {t->input(numbers(float{}, 3 * 500)), 500};
+    p.residual_out = {t->template output<float>(3 * 500), 500};
+    p.weight = t->input(numbers(typename policy::weight_format{}, 500));
+    p.out = {t->template output<typename policy::output_format>(3 * 500), 500};
+    p.rows = 3;
+    p.columns = 500;
+    t->template operation<ratify::rmsnorm<policy>>(p);
+    f(*t);
+  }
+  {
+    auto const t = begin("sigmoid_gate");
+    using policy = ratify::sigmoid_gate_policy;
+    typename ratify::sigmoid_gate<policy>::params p;
+    p.x = {t->input(numbers(typename policy::input_format{}, 3 * 2 * 64)), 128, 64};
+    p.gate = {t->input(numbers(typename policy::gate_format{}, 3 * 2 * 64)), 128, 64};
+    p.out = {t->template output<typename policy::output_format>(3 * 2 * 64), 128, 64};
+    p.rows = 3;
+    p.heads = 2;
+    p.head_dim = 64;
+    t->template operation<ratify::sigmoid_gate<policy>>(p);
+    f(*t);
+  }
+  {
+    auto const t = begin("silu_and_mul");
+    using policy = ratify::silu_and_mul_policy;
+    typename ratify::silu_and_mul<policy>::params p;
+    p.x = {t->input(numbers(typename policy::input_format{}, 3 * 200)), 200};
+    p.out = {t->template output<typename policy::output_format>(3 * 100), 100};
+    p.rows = 3;
+    p.columns = 100;
+    t->template operation<ratify::silu_and_mul<policy>>(p);
+    f(*t);
+  }
+}
+
+}  // namespace ratify_test
