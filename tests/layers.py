@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the layers of include/ratify and the rules that text can show: layers.py [ROOT] [--self-test]"""
+"""Checks the layers of include/ratify and the rules that text can show: layers.py [ROOT] [--portable] [--self-test]
+
+--portable: only what keeps the headers compiling elsewhere (L5)."""
 import pathlib
 import re
 import sys
@@ -25,6 +27,17 @@ OPERATION = [  # pattern, layer, layers it may include of its own operation
     (r"(\w+)\.cuh", 7),
 ]
 
+# L5: what may stand only in the headers named (a name that ends with / is a folder), or the headers stop compiling
+# elsewhere or get in a consumer's way.
+PORTABLE = [
+    (r"\b__cplusplus\b", set(), "__cplusplus (MSVC keeps it at 199711)"),
+    (r"(?<![\w.])(and|or|not|xor|bitand|bitor|compl|and_eq|or_eq|xor_eq|not_eq)\b(?!\w)", set(),
+     "an alternative token (and, or, not)"),
+    (r"\b_*u?int128(_t)?\b", set(), "__int128"),
+    (r"\b(__builtin_|__sync_(?!threads|warp)|__atomic_)\w+", {"detail/"}, "a GCC builtin"),
+    (r"#\s*(define|undef)\s+(?!RATIFY_)\w+", set(), "a macro without the prefix RATIFY_"),
+]
+
 # What may stand only in the headers named.
 ONLY_IN = [
     (r"\basm\b|\b__asm__\b", {"detail/ptx.cuh"}, "asm"),
@@ -40,12 +53,8 @@ ONLY_IN = [
     (r"\b(malloc|calloc|realloc|aligned_alloc)\s*\(|\bnew\b|std::(vector|string|function|map)\b",
      {"host.hpp", "detail/fiber_pool.hpp"}, "allocation"),
     (r"\bthrow\b|\btry\b", {"detail/fiber_pool.hpp"}, "exceptions"),
-    (r"__int128", set(), "__int128"),
-    (r"\b__cplusplus\b", {"config.hpp"}, "__cplusplus (MSVC keeps it at 199711)"),
-    (r"(?<![\w.])(and|or|not|xor|and_eq|or_eq|not_eq)\b(?!\w)", set(), "an alternative token (and, or, not)"),
     (r"(?<![\w:])(?:std::)?(expf?|exp2f?|logf?|log2f?|log1pf?|powf?|tanhf?|sqrtf?|rsqrtf?|fmaf?|fmaxf?|fminf?|fabsf?)\(",
      {"detail/ptx.cuh"}, "libm (use detail/ptx.cuh and detail/math.cuh)"),
-    (r"#\s*define\s+(?!RATIFY_)\w+", set(), "a macro without the prefix RATIFY_"),
     (r"\b(__fmaf_rn|__fmul_rn|__fadd_rn|__expf|__logf|__shfl\w*|__ballot\w*|__syncthreads|__syncwarp)\b",
      {"detail/ptx.cuh", "detail/block.cuh"}, "a CUDA intrinsic (use detail/ptx.cuh or the block)"),
 ]
@@ -82,6 +91,29 @@ def place(name):
         if match := re.fullmatch(pattern, name):
             return layer, match.group(1)
     return None
+
+
+def misplaced(name, code, rules):
+    """-> (what, offset) of each match of a rule in a header where it has no place."""
+    for pattern, places, what in rules:
+        if name in places or any(p.endswith("/") and name.startswith(p) for p in places):
+            continue
+        for match in re.finditer(pattern, code, re.M):
+            yield f"{what} has no place here", match.start()
+
+
+def check_portable(root):
+    faults, count = [], 0
+    include = root / "include" / "ratify"
+    for path in sorted(include.rglob("*")):
+        if path.suffix not in (".hpp", ".cuh"):
+            continue
+        count += 1
+        code = without_comments_and_strings(path.read_text())
+        name = str(path.relative_to(include))
+        faults += [f"L5 include/ratify/{name}:{code.count(chr(10), 0, at) + 1}: {what}"
+                   for what, at in misplaced(name, code, PORTABLE)]
+    return faults, count
 
 
 def check(root):
@@ -121,11 +153,8 @@ def check(root):
                 allowed = False
             if not allowed:
                 fault(f"(layer {layer}) includes {other} (layer {there[0]})", match.start())
-        for pattern, places, what in ONLY_IN:
-            if name in places:
-                continue
-            for match in re.finditer(pattern, code, re.M):
-                fault(f"{what} has no place here", match.start())
+        for what, at in misplaced(name, code, ONLY_IN):
+            fault(what, at)
         if "#pragma once" not in code:
             fault("has no #pragma once")
         if not re.search(r"^///", text, re.M) and name != "version.hpp":
@@ -183,17 +212,25 @@ def self_test():
     bad = {
         "status.hpp": ["#include <ratify/a_policy.hpp>", "asm(\"\");", "#if __CUDA_ARCH__ > 1\n#endif", "__global__ void f();",
                        "#include <boost/context/fiber.hpp>", "#include <iostream>", "auto x = getenv(\"A\");",
-                       "using namespace std;", "#include \"config.hpp\"", "int* p = new int;", "#define NAME 1",
-                       "bool c = a and b;", "float y = std::exp(x);", "float y = fmaxf(a, b);", "__int128 w;",
-                       "#include <ratify/missing.hpp>", "void f() { __syncthreads(); }", "// caf\u00e9"],
+                       "using namespace std;", "#include \"config.hpp\"", "int* p = new int;",
+                       "float y = std::exp(x);", "float y = fmaxf(a, b);", "#include <ratify/missing.hpp>", "void f() { __syncthreads(); }", "// caf\u00e9"],
         "device/a.cuh": ["#include <ratify/a.cuh>", "#include <ratify/b_policy.hpp>"],
         "config.hpp": ["#include <ratify/status.hpp>"],
         "detail/stray.hpp": ["#pragma once\n///"],
         "c.cuh": ["#pragma once\n///"],
     }
+    portable = {
+        "status.hpp": ["#if __cplusplus >= 201703L\n#endif", "bool c = a and b;", "bool c = a or b;", "bool c = not a;",
+                       "int c = a bitand b;", "__int128 w;", "unsigned __int128 w;", "__uint128_t w;",
+                       "int n = __builtin_popcount(3);", "__sync_synchronize();", "__atomic_load_n(p, 0);",
+                       "#define NAME 1", "#  define name(x) x", "#define RATIF_X", "#undef min"],
+        "detail/a_traits.cuh": ["bool c = a and b;", "__int128 w;", "#define NAME 1"],
+    }
+    fine = {"detail/a_traits.cuh": "int n = __builtin_popcount(3);",
+            "status.hpp": "/* and or not __int128 __cplusplus */ #define RATIFY_X \"not __builtin_x\"\nint band, nor_this, x = s.not_a;"}
     failures = 0
 
-    def run(files):
+    def run(files, check=check):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             for name, text in files.items():
@@ -202,6 +239,18 @@ def self_test():
                 path.write_text("// SPDX-License-Identifier: Apache-2.0\n" + text + "\n", encoding="utf-8")
             return check(root)
 
+    def only_portable(root):
+        return check_portable(root)[0]
+
+    for name, additions in portable.items():
+        for addition in additions:
+            if len(run({**good, name: good[name] + addition}, only_portable)) < 1:
+                failures += 1
+                print(f"self-test: L5 not found in {name}: {addition}")
+    for name, addition in fine.items():
+        if faults := run({**good, name: good[name] + addition}, only_portable):
+            failures += 1
+            print(f"self-test: L5 found where it is not: {faults}")
     if faults := run(good):
         failures += 1
         print("self-test: the good tree has faults:", *faults, sep="\n  ")
@@ -221,6 +270,11 @@ if __name__ == "__main__":
     if "--self-test" in sys.argv:
         sys.exit(1 if self_test() else 0)
     arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
-    found = check(pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).resolve().parent.parent)
+    tree = pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).resolve().parent.parent
+    if "--portable" in sys.argv:
+        found, count = check_portable(tree)
+        print(*found, f"L5: {count} headers, {len(found)} faults", sep="\n")
+        sys.exit(1 if found or count == 0 else 0)
+    found = check(tree)
     print(*found, sep="\n") if found else print("layers and rules: no fault")
     sys.exit(1 if found else 0)

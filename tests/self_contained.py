@@ -1,8 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each header alone, included twice, compiles without a warning: self_contained.py INCLUDE_DIR COMPILER [FLAGS ...]
+"""L2: each header alone, included twice, compiles without a warning.
 
-COMPILER is g++, clang++ or nvcc. Prints what failed and how many headers compiled."""
+self_contained.py INCLUDE_DIR COMPILER [TOOLKIT]
+
+COMPILER g++ or clang++: as C++17 and C++20, without CUDA. nvcc: as C++17, and as C++20 after the toolkit's half headers
+with conversions and operators switched off. With a TOOLKIT: clang++ compiles for a card out of that CUDA folder, and
+`nvrtc` is the library in TOOLKIT/nvidia (the PyPI wheels, unpacked), which has only the toolkit's headers. Prints what
+failed and how many headers compiled."""
 import concurrent.futures
 import os
 import pathlib
@@ -10,26 +15,66 @@ import subprocess
 import sys
 import tempfile
 
-include, compiler, *flags = sys.argv[1:]
-nvcc = "nvcc" in pathlib.Path(compiler).name
+include, compiler, *toolkit = sys.argv[1:]
 root = pathlib.Path(include)
 headers = sorted(str(p.relative_to(root)) for p in (root / "ratify").rglob("*") if p.suffix in (".hpp", ".cuh"))
 
-
-def compile_alone(header):
-    with tempfile.TemporaryDirectory() as folder:
-        source = pathlib.Path(folder, "alone.cu" if nvcc else "alone.cpp")
-        source.write_text(f"#include <{header}>\n#include <{header}>\nint main() {{}}\n")
-        base = (["-std=c++17", "-Werror", "all-warnings", "-cuda", "-o", os.devnull] if nvcc else
-                ["-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror"])
-        command = [compiler, *base, *flags, f"-I{include}", str(source)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        return header, done.returncode, done.stdout + done.stderr
+# The host executor and what it is made of: CPU code that NVRTC never sees.
+HOST_ALONE = {"ratify/host.hpp", "ratify/detail/host_block.hpp", "ratify/detail/fiber_pool.hpp",
+              "ratify/detail/sanitizer.hpp", "ratify/detail/floating_environment.hpp"}
+NO_HALF = [f"-D__CUDA_NO_{what}__" for what in (
+    "HALF_CONVERSIONS", "HALF_OPERATORS", "HALF2_OPERATORS", "BFLOAT16_CONVERSIONS", "BFLOAT16_OPERATORS",
+    "BFLOAT162_OPERATORS", "FP8_CONVERSIONS", "FP8_CONVERSION_OPERATORS")]
+HALF_HEADERS = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n#include <cuda_fp8.h>\n"
 
 
-with concurrent.futures.ThreadPoolExecutor(2) as pool:
-    failed = [(header, text) for header, code, text in pool.map(compile_alone, headers) if code != 0]
-for header, text in failed:
-    print(f"{header} does not compile alone:\n{text}")
-print(f"{len(headers) - len(failed)} of {len(headers)} headers compile alone with {compiler}")
-sys.exit(1 if failed or not headers else 0)
+def modes():
+    """-> (what it is, function from a source text to (exit code, log)) of each way to compile."""
+    def program(suffix, command, prefix=""):
+        def compile(text):
+            with tempfile.TemporaryDirectory() as folder:
+                source = pathlib.Path(folder, "alone" + suffix)
+                source.write_text(prefix + text)
+                done = subprocess.run([*command, f"-I{include}", str(source)], capture_output=True, text=True)
+                return done.returncode, done.stdout + done.stderr
+        return compile
+
+    name = pathlib.Path(compiler).name
+    if name == "nvrtc":
+        sys.path.insert(0, str(pathlib.Path(__file__).parent / "toolchains"))
+        from nvrtc import Nvrtc
+        nvidia = pathlib.Path(toolkit[0], "nvidia")
+        nvrtc = Nvrtc(nvidia / "cuda_nvrtc/lib/libnvrtc.so.12")
+        options = ["-std=c++17", "-arch=compute_90", f"-I{include}", f"-I{nvidia}/cuda_cccl/include",
+                   f"-I{nvidia}/cuda_runtime/include"]
+
+        def compile(text):
+            try:
+                log = nvrtc.compile(text, [], options)[1]
+            except RuntimeError as error:
+                return 1, str(error)
+            return "warning" in log, log
+        return [("NVRTC", compile)]
+    if name.startswith("nvcc"):
+        base = [compiler, "-Werror", "all-warnings", "-cuda", "-o", os.devnull]
+        return [("nvcc C++17", program(".cu", [*base, "-std=c++17"])), 
+                ("nvcc C++20, no half conversions", program(".cu", [*base, "-std=c++20", *NO_HALF], HALF_HEADERS))]
+    base = [compiler, "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    if toolkit:
+        base += ["-x", "cuda", "--cuda-device-only", "--cuda-gpu-arch=sm_90", f"--cuda-path={toolkit[0]}", "-nocudalib",
+                 "-Wno-unknown-cuda-version", "-std=c++17"]
+        return [(f"{name} as CUDA compiler", program(".cu", base))]
+    return [(f"{name} C++17", program(".cpp", [*base, "-std=c++17"])), (f"{name} C++20", program(".cpp", [*base, "-std=c++20"]))]
+
+
+failures = 0
+for what, compile in modes():
+    mine = [h for h in headers if not (what == "NVRTC" and h in HOST_ALONE)]
+    with concurrent.futures.ThreadPoolExecutor(1 if what == "NVRTC" else 2) as pool:
+        done = pool.map(compile, [f"#include <{h}>\n#include <{h}>\n" for h in mine])
+        failed = [(h, log) for h, (code, log) in zip(mine, done) if code]
+    for header, log in failed:
+        print(f"L2 {what}: {header} does not compile alone:\n{log}")
+    print(f"L2 {what}: {len(mine) - len(failed)} of {len(mine)} headers compile alone", flush=True)
+    failures += len(failed) or not mine
+sys.exit(1 if failures else 0)

@@ -4,6 +4,7 @@
 
 #include <ratify/status.hpp>
 
+#if !defined(__CUDACC_RTC__)  // of the host
 RATIFY_BEGIN_NAMESPACE
 
 /// An explicit list of compile-time values that a run-time value may take.
@@ -23,3 +24,4 @@ status dispatch(T value, values<Values...>, char const* reason, F&& f) {
 }
 
 RATIFY_END_NAMESPACE
+#endif

@@ -56,7 +56,7 @@ class host_executor {
   status run(stage<Kernel> const& s) {
     int64_t const blocks = int64_t{s.grid.x} * s.grid.y * s.grid.z;
     if (blocks <= 0) return {};
-    static bool const has_fma = cpu_has_fma();
+    static bool const has_fma = detail::cpu_has_fma();
     std::lock_guard<std::mutex> const turn(launch_mutex_);
     job_ = {&s, has_fma ? &run_block<Kernel, twice> : &run_block<Kernel, false>, s.grid, blocks};
     ++launches_;
@@ -151,14 +151,12 @@ class host_executor {
 #else
   static constexpr bool twice = true;
 #endif
-  static bool cpu_has_fma() { return __builtin_cpu_supports("fma"); }
 #else
   template <class Kernel>
   static void run_thread_fma(void* context, int thread) {
     run_thread<Kernel>(context, thread);
   }
   static constexpr bool twice = false;
-  static bool cpu_has_fma() { return false; }
 #endif
 
   template <class Kernel, bool Fma>

@@ -19,6 +19,7 @@
 #define RATIFY_EXPORT_REVISION \
   extern "C" __attribute__((visibility("default"), used)) char const ratify_module_revision[] = RATIFY_REVISION;
 
+#if !defined(__CUDACC_RTC__)  // of the host
 RATIFY_BEGIN_NAMESPACE
 
 /// Judges the symbol `ratify_module_revision` of a module (its address, or nullptr where there is none).
@@ -35,3 +36,4 @@ inline status check_revision(void const* module_revision) {
 }
 
 RATIFY_END_NAMESPACE
+#endif

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every CUDA compiler on one source that launches every operation: compile.sh TOOLKIT (CUDA 12.8's parts, toolkit.sh)
 # nvcc for all its architectures in one fat object, both standards, relocatable code, fast math (its PTX must hold no .ftz
-# and no .approx), half conversions switched off, another host compiler; clang-19 for sm_70.
+# and no .approx), half conversions switched off, another host compiler; clang-19 for sm_70 and sm_90, and each header alone
+# by it.
 set -euo pipefail
 toolkit=$(realpath "$1")
 here=$(dirname "$(realpath "$0")")
@@ -22,10 +23,11 @@ step() {
 nvcc_flags=(-I "$root/include" -c "$source" -o "$work/out.o")
 fat=()
 for a in 75 80 86 89 90 100 120; do fat+=(-gencode "arch=compute_$a,code=sm_$a"); done
+echo "L3: one fat object"
 step nvcc -std=c++17 "${fat[@]}" -t 2 "${nvcc_flags[@]}"
-echo "  fat object: $(stat -c %s "$work/out.o") bytes"
+echo "  L3 fat object: $(stat -c %s "$work/out.o") bytes"
 step nvcc -std=c++20 -arch=sm_90 -rdc=true -D__CUDA_NO_HALF_CONVERSIONS__ -D__CUDA_NO_HALF_OPERATORS__ \
-  -D__CUDA_NO_HALF2_OPERATORS__ -D__CUDA_NO_BFLOAT16_CONVERSIONS__ "${nvcc_flags[@]}"
+  -D__CUDA_NO_HALF2_OPERATORS__ -D__CUDA_NO_BFLOAT16_CONVERSIONS__ -D__CUDA_NO_BFLOAT16_OPERATORS__ "${nvcc_flags[@]}"
 step nvcc -std=c++17 -arch=sm_90 -use_fast_math -ptx -I "$root/include" "$source" -o "$work/fast.ptx"
 if grep -nE '\.ftz|\.approx' "$work/fast.ptx" | head -3 | grep .; then echo "fast math reached the PTX"; exit 1; fi
 step nvcc -std=c++17 -arch=sm_90 -ccbin clang++-14 "${nvcc_flags[@]}"
@@ -43,4 +45,5 @@ for a in sm_70 sm_90; do
   echo "  $kernels kernels"
   [ "$kernels" -ge 14 ] || { echo "expected at least 14"; exit 1; }
 done
+python3 "$here/../self_contained.py" "$root/include" clang++-19 "$cuda"
 echo "all compilers done"

@@ -5,13 +5,15 @@
 nvrtc.py RATIFY_RUN INCLUDE EXAMPLES TOOLKIT [--architectures sm_70,...] [--to-ptx] [--fast-math] [--ptx FOLDER]
 
 RATIFY_RUN prints the list (--list --json). TOOLKIT is a folder with nvidia/cuda_nvrtc, nvidia/cuda_runtime and
-nvidia/cuda_cccl, as the PyPI wheels unpack. --to-ptx stops before the assembler, a third of the time. --fast-math compiles with -use_fast_math and refuses PTX that holds an .ftz
-or an .approx. --ptx keeps the PTX, one file an architecture and header, with the lowered names of its kernels."""
+nvidia/cuda_cccl, as the PyPI wheels unpack. --to-ptx stops before the assembler, a third of the time; the PTX is read: a
+kernel without a store is an empty body that would run where a feature is missing (L3), which is never right. --fast-math
+compiles with -use_fast_math and refuses PTX that holds an .ftz or an .approx. --ptx keeps the PTX, one file an architecture and header, with the lowered names of its kernels."""
 import argparse
 import collections
 import ctypes
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -58,6 +60,12 @@ class Nvrtc:
         return buffer.raw[:n.value].rstrip(b"\0") if size != "nvrtcGetCUBINSize" else buffer.raw
 
 
+def empty_kernels(ptx, names):
+    """Of the kernels named, those whose body is not there or neither stores nor calls."""
+    bodies = dict(re.findall(r"\.entry\s+(\w+)\s*\(.*?\n(\{.*?\n\})", ptx, re.S))
+    return [n for n in names if not re.search(r"^\s*(@!?%p\d+ )?(st|red|atom|call)\b", bodies.get(n, ""), re.M)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ratify_run")
@@ -95,6 +103,10 @@ def main():
             if warnings:
                 print(f"{architecture}: {header}: {warnings[0]}")
                 failures += 1
+            if target != architecture:
+                for name in empty_kernels(code.decode(), lowered.values()):
+                    print(f"L3 {architecture}: {header}: {name} has an empty body")
+                    failures += 1
             if a.fast_math:
                 bad = sorted({word for line in code.decode().splitlines() for word in line.split() if ".ftz" in word or ".approx" in word})
                 if bad:
@@ -105,7 +117,7 @@ def main():
                 a.ptx.mkdir(parents=True, exist_ok=True)
                 (a.ptx / f"{architecture}_{stem}.ptx").write_bytes(code)
                 (a.ptx / f"{architecture}_{stem}.json").write_text(json.dumps(lowered, indent=1))
-        print(f"{architecture}{' -use_fast_math' if a.fast_math else ''}: {kernels} kernels of {len(built)} policies, "
+        print(f"L3 {architecture}{' -use_fast_math' if a.fast_math else ''}: {kernels} kernels of {len(built)} policies, "
               f"{size / 1e6:.1f} MB, {time.time() - begin:.0f} s", flush=True)
     sys.exit(1 if failures else 0)
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The floating-point environment ordered results are promised in.
+/// The floating-point environment ordered results are promised in, and what the CPU has for them.
 #pragma once
 
 #include <ratify/config.hpp>
@@ -26,6 +26,15 @@ class ordered_environment {
   ordered_environment() {}
 #endif
 };
+
+/// Whether the CPU has the FMA instruction.
+inline bool cpu_has_fma() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("fma");
+#else
+  return false;
+#endif
+}
 
 }  // namespace detail
 RATIFY_END_NAMESPACE
