@@ -21,7 +21,7 @@ run() {
   local name=$1 begin=$SECONDS log="$build/$1.log"
   shift
   if "$@" >"$log" 2>&1; then
-    say "ok      $name ($((SECONDS - begin)) s): $(grep -E 'assertions:|trials|tests passed|differ from|ERROR SUMMARY|identical to|kernels of' "$log" | tail -1)"
+    say "ok      $name ($((SECONDS - begin)) s): $(grep -E 'assertions:|trials|tests passed|differ from|each object launches|ERROR SUMMARY|identical to|kernels of' "$log" | tail -1)"
   else
     failed=1
     say "FAILED  $name ($((SECONDS - begin)) s), see $log"
@@ -40,6 +40,9 @@ tests=$build/tests/ratify_tests
 run tests "$tests"
 run generate_tests "$build/tests/generate_tests" --test-case-exclude='*2000*'
 run graphs env RATIFY_TEST_GRAPH=1 "$tests" --source-file='*tests/acceptance.cpp,*tests/activation.cpp,*tests/attention.cpp,*tests/cache.cpp,*tests/convolution.cpp,*tests/decoder.cpp,*tests/embedding.cpp,*tests/graph.cpp,*tests/normalization.cpp,*tests/projection.cpp,*tests/recurrence.cpp'
+run linkage_architectures python3 tests/linkage/run.py . "${CXX:-g++}" nvcc --architectures
+run threads "$tests" --source-file='*tests/threads.cpp'
+run lengths "$tests" --source-file='*tests/attention_lengths.cpp'
 run cases python3 tests/examples/run_cases.py "$build/examples/ratify-run" tests/cases cuda
 if [ -n "$ptx" ]; then
   run "ptx" python3 tests/examples/run_cases.py "$build/examples/ratify-run" tests/cases "ptx=$ptx"
@@ -54,5 +57,11 @@ for tool in memcheck racecheck initcheck synccheck; do
   run "sanitizer_$tool" env RATIFY_TEST_SCALE=0.1 timeout "${SANITIZER_SECONDS:-600}" compute-sanitizer --tool "$tool" \
     --error-exitcode 1 "$tests" --source-file='*tests/attention.cpp,*tests/convolution.cpp,*tests/normalization.cpp,*tests/recurrence.cpp' --test-case-exclude='G6*'
 done
+for checked in memcheck:1025 memcheck:3297 memcheck:262144 racecheck:1025 racecheck:3297; do
+  run "lengths_${checked/:/_}" timeout "${SANITIZER_SECONDS:-600}" compute-sanitizer --tool "${checked%:*}" --error-exitcode 1 \
+    "$tests" --source-file='*tests/attention_lengths.cpp' --test-case="lengths: attention at context ${checked#*:}*"
+done
+run threads_memcheck timeout "${SANITIZER_SECONDS:-600}" compute-sanitizer --tool memcheck --error-exitcode 1 \
+  "$tests" --source-file='*tests/threads.cpp'
 say "$([ $failed = 0 ] && echo "all passed" || echo "SOMETHING FAILED")"
 exit $failed

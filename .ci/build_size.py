@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the policy lists cost: build_size.py BUILD
+
+For each translation unit of ratify-run, which is the policies of an operation or a few: seconds to compile, out of ninja's
+log, and bytes of the object, each against its budget. Fails where one is over."""
+import pathlib
+import sys
+
+# Three times what a quiet machine of two cores took with g++ 12, rounded up: room for one that is shared. Whoever makes a
+# list longer raises its budget in the same change, and so says what it costs.
+BUDGET = {  # translation unit: (seconds, megabytes)
+    "acceptance": (30, 1.0),
+    "attention": (70, 7.0),
+    "cache": (20, 1.6),  # append and decode
+    "convolution": (20, 1.5),
+    "glue": (20, 1.2),
+    "projection": (30, 2.7),
+    "recurrence": (45, 3.0),
+}
+ANOTHER = (20, 1.0)  # one that the table does not name
+PROGRAM = ("ratify-run", 400, 12.0)
+
+build = pathlib.Path(sys.argv[1])
+seconds = {}
+for line in (build / ".ninja_log").read_text().splitlines()[1:]:
+    begin, end, _, path, _ = line.split("\t")
+    if "ratify_run.dir/" in path:
+        seconds[path] = (int(end) - int(begin)) / 1000  # the last time it was compiled
+rows = [(pathlib.Path(path).name.split(".")[0], took, (build / path).stat().st_size / 1e6)
+        for path, took in sorted(seconds.items()) if (build / path).exists()]
+over = []
+
+
+def report(name, took, size, budget):
+    print(f"{name:12} {took:5.0f} s of {budget[0]:3} {size:7.2f} MB of {budget[1]:4}")
+    if took > budget[0] or size > budget[1]:
+        over.append(name)
+
+
+for name, took, size in rows:
+    report(name, took, size, BUDGET.get(name, ANOTHER))
+report(PROGRAM[0], sum(r[1] for r in rows), (build / "examples/ratify-run").stat().st_size / 1e6, PROGRAM[1:])
+missing = set(BUDGET) - {r[0] for r in rows}
+if missing:
+    print("not found in ninja's log:", *sorted(missing))
+if over:
+    print("over budget:", *over)
+sys.exit(1 if over or missing else 0)
