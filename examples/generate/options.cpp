@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -30,6 +31,15 @@ std::string one_line(std::string text) {
   return text;
 }
 
+/// The option parser would take the nearest number for one that is too large.
+int64_t parse_seed(std::string const& text) {
+  int64_t value = 0;
+  char const* const end = text.data() + text.size();
+  auto const [stop, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc() && stop == end) return value;
+  throw usage_error("--seed " + one_line(text) + ": must be an integer from -2^63 to 2^63 - 1");
+}
+
 }  // namespace
 
 bool parse_options(int argc, char** argv, options& o) {
@@ -52,7 +62,8 @@ bool parse_options(int argc, char** argv, options& o) {
   app.add_option("--top-p", o.top_p, "Then keep the fewest that reach this probability")
       ->check(CLI::Range(0.0f, 1.0f))
       ->capture_default_str();
-  app.add_option("--seed", o.seed, "Of the random numbers")->capture_default_str();
+  std::string seed = std::to_string(o.seed);
+  app.add_option("--seed", seed, "Of the random numbers, any integer of 64 bits")->capture_default_str();
   app.add_option("--drafts", o.drafts, "Most drafts a round")->check(CLI::Range(1, 15))->capture_default_str();
   app.add_option("--executor", o.executor, "Where the kernels run")
       ->check(CLI::IsMember({"host", "cuda"}))
@@ -72,6 +83,7 @@ bool parse_options(int argc, char** argv, options& o) {
   try {
     app.parse(argc, argv);
     if (std::isnan(o.temperature) || std::isnan(o.top_p)) throw usage_error("--temperature and --top-p are numbers");
+    o.seed = parse_seed(seed);
     if (!prompt_file.empty()) o.prompt = read_prompt(prompt_file);
   } catch (CLI::CallForHelp const&) {
     std::fputs(app.help().c_str(), stdout);

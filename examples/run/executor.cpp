@@ -10,19 +10,19 @@ executor::executor(std::string const& name) {
   }
   bool const from_files = name.rfind("ptx=", 0) == 0;
   if (name != "cuda" && !from_files)
-    throw unsupported("--executor " + quote(name) + " is unknown; there are host, cuda and ptx=FOLDER");
+    throw no_executor("--executor " + quote(name) + " is unknown; there are host, cuda and ptx=FOLDER");
 #if defined(__CUDACC__)
   int cards = 0;
   if (cudaGetDeviceCount(&cards) != cudaSuccess || cards == 0) {
     (void)cudaGetLastError();
-    throw unsupported("--executor " + name + ": there is no CUDA device or no driver");
+    throw no_executor("--executor " + name + ": there is no CUDA device or no driver");
   }
   if (from_files)
     modules_ = std::make_unique<module_executor>(name.substr(4));
   else
     card_ = std::make_unique<ratify::cuda_executor>(nullptr);
 #else
-  throw unsupported("--executor " + name + ": this program was compiled without CUDA; configure with -DRATIFY_CUDA=ON");
+  throw no_executor("--executor " + name + ": this program was compiled without CUDA; configure with -DRATIFY_CUDA=ON");
 #endif
 }
 

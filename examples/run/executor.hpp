@@ -20,7 +20,7 @@ namespace ratify_run {
 /// One of the executors.
 class executor {
  public:
-  /// @throws unsupported when it is not there
+  /// @throws no_executor
   explicit executor(std::string const& name);
   ~executor();
   executor(executor const&) = delete;

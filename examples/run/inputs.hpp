@@ -26,6 +26,11 @@ class unsupported : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+/// An executor that is not there, whatever the operation and its file.
+class no_executor : public unsupported {
+ public:
+  using unsupported::unsupported;
+};
 
 enum class dtype { f32, f16, bf16, f8_e4m3, f8_e5m2, u8, i32, i64 };
 /// As safetensors spells it.

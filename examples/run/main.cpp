@@ -164,6 +164,9 @@ exit_code serve(options const& o) {
   if (found == all.end()) return refuse(nullptr, "there is no operation " + quote(o.operation));
   try {
     return run(**found, o);
+  } catch (no_executor const& e) {
+    std::fprintf(stderr, "ratify-run: unsupported: %s\n", e.what());
+    return not_supported;
   } catch (unsupported const& e) {
     return refuse(*found, o.input + ": " + e.what());
   } catch (bad_input const& e) {

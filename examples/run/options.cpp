@@ -11,7 +11,8 @@ std::optional<int> parse(int argc, char const* const* argv, options& o) {
   CLI::App app("Runs one operation of ratify on the tensors of a safetensors file.", "ratify-run");
   app.add_option("op", o.operation, "the operation; --list names them");
   app.add_option("input", o.input, "its tensors, IN.safetensors");
-  app.add_option("--policy", o.policy, "key=value,... over what the file's metadata says");
+  app.add_option("--policy", o.policy, "key=value,... over what the file's metadata says")
+      ->allow_extra_args(false);  // one argument each time: what follows is the operation and its file
   app.add_option("--executor", o.executor, "host, cuda, or ptx=FOLDER (kernels out of PTX files)")
       ->capture_default_str();
   app.add_option("--out", o.out, "where to write the outputs, OUT.safetensors");

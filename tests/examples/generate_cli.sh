@@ -38,6 +38,11 @@ expect 2 'temperature' --temperature -1 text
 expect 2 'temperature' --temperature nan text
 expect 2 'top-p' --top-p 1.5 text
 expect 2 'executor' --executor abacus text
+expect 2 'seed 9223372036854775808: must be' --seed 9223372036854775808 text
+expect 2 'seed -99999999999999999999: must be' --seed -99999999999999999999 text
+expect 2 'seed 1.5: must be' --seed 1.5 text
+expect 2 'seed : must be' --seed '' text
+expect 2 'prompt is empty' --seed -9223372036854775808 --prompt ''
 expect 2 'excludes' --prompt-file "$work/none" text
 expect 2 'cannot be opened' --prompt-file "$work/none"
 expect 2 'cannot be read' --prompt-file "$work"

@@ -20,7 +20,7 @@ EXECUTOR = sys.argv[3] if len(sys.argv) > 3 else "host"
 failures, trials = [], 0
 
 
-def refuse(folder, name, op, content, *texts, code=3, arguments=(), executor=EXECUTOR):
+def refuse(folder, name, op, content, *texts, code=3, arguments=(), executor=EXECUTOR, lines=None):
     """`content`: bytes, or (tensors, metadata)."""
     global trials
     trials += 1
@@ -33,6 +33,8 @@ def refuse(folder, name, op, content, *texts, code=3, arguments=(), executor=EXE
     wrong += [f"does not say {t!r}" for t in texts if t not in err]
     if code == 3 and "bad input" not in err or code == 2 and "unsupported" not in err:
         wrong.append("does not say what kind of fault it is")
+    if lines is not None and err.count("\n") != lines:
+        wrong.append(f"says it in {err.count(chr(10))} lines, not {lines}")
     if "Sanitizer" in err or "runtime error" in err:
         wrong.append("a sanitizer speaks")
     left = [p.name for p in folder.iterdir() if p.name.startswith("out")]
@@ -186,7 +188,7 @@ def policies(folder):
         refuse(folder, f"compare {text}", "attention", good, says, code=2, arguments=["--compare", text])
         refuse(folder, f"metadata {text}", "attention", (good[0], {**good[1], "policy": text}), says, code=2)
     refuse(folder, "a key twice", "attention", good, "twice", arguments=["--policy", "revision=2,revision=0"])
-    refuse(folder, "another executor", "attention", good, "'gpu'", code=2, executor="gpu")
+    refuse(folder, "another executor", "attention", good, "'gpu'", code=2, executor="gpu", lines=1)
     refuse(folder, "decode e5m2 by revision 1", "decode", case("decode_e5m2"), "revision=1", code=2,
            arguments=["--policy", "revision=1"])
     refuse(folder, "value_block 3", "recurrence", case("recurrence_retired_vk"), "value_block=3", code=2,

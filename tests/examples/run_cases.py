@@ -213,6 +213,8 @@ def codes(folder):
         failures.append("--list")
     expect("--list --json", ["--list", "--json"], 0, "ratify::detail::entry<ratify::detail::attention_partial_kernel<"
            "ratify_examples::attention_p<256, 1024, 8, ratify::decoder_revision::fp16_shift, ratify::e4m3>>>")
+    expect("--policy before the operation", ["--policy", "revision=2", "attention", path, "--check"], 0)
+    expect("--policy twice", ["--policy", "revision=2", "--policy", "out=f32", "attention", path, "--check"], 0)
     expect("another key", ["attention", path, "--policy", "revision=2", "--compare", "arithmetic=ordered"], 0,
            same_bits=True)
 
