@@ -16,7 +16,7 @@ BUDGET = {  # translation unit: (seconds, megabytes)
     "convolution": (20, 1.5),
     "glue": (20, 1.2),
     "projection": (30, 2.7),
-    "recurrence": (45, 3.0),
+    "recurrence": (90, 3.0),
 }
 ANOTHER = (20, 1.0)  # one that the table does not name
 PROGRAM = ("ratify-run", 400, 12.0)

@@ -30,6 +30,7 @@ using ratify::e5m2;
 using ratify::f16;
 using ratify::projection_scale;
 using ratify::recurrence_layout;
+using ratify::recurrence_mode;
 
 template <class... Policies>
 struct policy_list {};
@@ -97,6 +98,16 @@ constexpr spelling spell(acceptance_rule value) {
 constexpr spelling spell(recurrence_layout value) {
   return value == recurrence_layout::kv ? spelling{"kv", "ratify::recurrence_layout::kv"}
                                         : spelling{"vk", "ratify::recurrence_layout::vk"};
+}
+constexpr spelling spell(recurrence_mode value) {
+  switch (value) {
+    case recurrence_mode::snapshots:
+      return {"snapshots", "ratify::recurrence_mode::snapshots"};
+    case recurrence_mode::replay:
+      return {"replay", "ratify::recurrence_mode::replay"};
+    default:
+      return {"read", "ratify::recurrence_mode::read"};
+  }
 }
 
 #endif
@@ -223,7 +234,8 @@ using convolution_policies = join_t<convolution_every_width<f16>, convolution_ev
 
 // recurrence
 
-template <int KeyDim, int ValueDim, int ValueBlock, bool L2norm, recurrence_layout StateLayout>
+template <int KeyDim, int ValueDim, int ValueBlock, bool L2norm, recurrence_layout StateLayout,
+          recurrence_mode Mode = recurrence_mode::snapshots>
 struct recurrence_p : ratify::recurrence_policy {
   using input_format = float;
   using output_format = float;
@@ -232,6 +244,7 @@ struct recurrence_p : ratify::recurrence_policy {
   static constexpr int value_block = ValueBlock;
   static constexpr bool l2norm = L2norm;
   static constexpr auto state_layout = StateLayout;
+  static constexpr auto mode = Mode;
 #if !defined(__CUDACC_RTC__)
   // With as many threads a column as the operation chooses on a card.
   static constexpr operation_description description{
@@ -246,21 +259,31 @@ struct recurrence_p : ratify::recurrence_policy {
     visit("value_block", ValueBlock);
     visit("l2norm", L2norm);
     visit("state_layout", StateLayout);
+    visit("mode", Mode);
   }
 #endif
 };
 
-template <int KeyDim, int ValueDim, int ValueBlock, recurrence_layout StateLayout>
-using recurrence_with_and_without_norm = policy_list<recurrence_p<KeyDim, ValueDim, ValueBlock, true, StateLayout>,
-                                                     recurrence_p<KeyDim, ValueDim, ValueBlock, false, StateLayout>>;
+template <int KeyDim, int ValueDim, int ValueBlock, recurrence_layout StateLayout,
+          recurrence_mode Mode = recurrence_mode::snapshots>
+using recurrence_with_and_without_norm =
+    policy_list<recurrence_p<KeyDim, ValueDim, ValueBlock, true, StateLayout, Mode>,
+                recurrence_p<KeyDim, ValueDim, ValueBlock, false, StateLayout, Mode>>;
+template <recurrence_mode Mode>
+using recurrence_every_layout = join_t<recurrence_with_and_without_norm<128, 128, 16, recurrence_layout::kv, Mode>,
+                                       recurrence_with_and_without_norm<128, 128, 16, recurrence_layout::vk, Mode>>;
 using recurrence_policies = join_t<
-    recurrence_with_and_without_norm<128, 128, 16, recurrence_layout::kv>,
-    recurrence_with_and_without_norm<128, 128, 16, recurrence_layout::vk>,
+    recurrence_every_layout<recurrence_mode::snapshots>,
     policy_list<
         recurrence_p<128, 128, 2, true, recurrence_layout::kv>, recurrence_p<128, 128, 4, true, recurrence_layout::kv>,
         recurrence_p<128, 128, 8, true, recurrence_layout::kv>, recurrence_p<128, 128, 8, true, recurrence_layout::vk>,
         recurrence_p<128, 128, 32, true, recurrence_layout::kv>>,
-    recurrence_with_and_without_norm<64, 64, 16, recurrence_layout::kv>>;
+    recurrence_with_and_without_norm<64, 64, 16, recurrence_layout::kv>,
+    recurrence_every_layout<recurrence_mode::replay>,
+    policy_list<recurrence_p<128, 128, 2, true, recurrence_layout::kv, recurrence_mode::replay>,
+                recurrence_p<128, 128, 8, true, recurrence_layout::kv, recurrence_mode::replay>,
+                recurrence_p<128, 128, 32, true, recurrence_layout::kv, recurrence_mode::replay>>,
+    recurrence_every_layout<recurrence_mode::read>>;
 
 // projection
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ratify/activation.cuh>
 #include <ratify/recurrence.cuh>
 
-#include "reference/recurrence.hpp"
 #include "support/compare.hpp"
 #include "support/executors.hpp"
 #include "support/far_memory.hpp"
 #include "support/random.hpp"
+#include "support/recurrence.hpp"
 
 #include <doctest/doctest.h>
 
@@ -39,28 +40,29 @@ struct small_policy : ratify::recurrence_policy {
 using small = small_policy<16, 0>;
 using plain_small = small_policy<16, 0, false>;
 
-struct replay_policy : ratify::recurrence_policy {
+/// The gates made inside, of formats that differ.
+template <int ColumnThreads>
+struct fused_policy : small_policy<16, ColumnThreads> {
+  static constexpr bool fused_gating = true;
+  using a_format = ratify::bf16;
+  using b_format = ratify::f16;
+};
+struct fused_replay_policy : fused_policy<4> {
   static constexpr auto mode = ratify::recurrence_mode::replay;
+  using a_format = float;
+  using b_format = float;
 };
 struct wide_policy : ratify::recurrence_policy {
   static constexpr int value_block = 64;
 };
+struct wrong_mode_policy : ratify::recurrence_policy {
+  static constexpr auto mode = static_cast<ratify::recurrence_mode>(3);
+};
 static_assert(ratify::is_supported_recurrence<model_policy>);
-static_assert(!ratify::is_supported_recurrence<replay_policy>);
-static_assert(!ratify::is_supported_recurrence<wide_policy>);
 
-template <class Policy>
-reference::recurrence_shape shape_of(int key_heads, int value_heads) {
-  reference::recurrence_shape s;
-  s.key_heads = key_heads;
-  s.value_heads = value_heads;
-  s.key_dim = Policy::key_dim;
-  s.value_dim = Policy::value_dim;
-  s.l2norm = Policy::l2norm;
-  s.vk = Policy::state_layout == ratify::recurrence_layout::vk;
-  s.scale = 1.0f / std::sqrt(static_cast<float>(s.key_dim));
-  return s;
-}
+static_assert(!ratify::is_supported_recurrence<wide_policy>);
+static_assert(ratify::is_supported_recurrence<fused_replay_policy>);
+static_assert(!ratify::is_supported_recurrence<wrong_mode_policy>);
 
 template <class Policy>
 struct outcome {
@@ -68,65 +70,8 @@ struct outcome {
   std::vector<float> pool;
 };
 
-/// Device copies of a launch's operands. q, k and v lie in one mixed row with `padding` NaN after them.
 template <class Policy, class Executor>
-struct operands {
-  using input = typename Policy::input_format;
-  operands(Executor& on, reference::recurrence_shape const& s, reference::recurrence_inputs const& in,
-           reference::recurrence_round const& r, int padding)
-      : mixed(on, mix(s, in, padding)),
-        out(on, in.v.size()),
-        g(on, in.g),
-        beta(on, in.beta),
-        query_start(on, r.query_start),
-        initial_slot(on, r.initial_slot),
-        selector(on, r.selector),
-        fresh(on, r.fresh),
-        snapshot_slot(on, r.snapshot_slot) {
-    int const K = s.key_dim, V = s.value_dim;
-    p.q.data = mixed.data();
-    p.k.data = p.q.data + s.key_heads * K;
-    p.v.data = p.k.data + s.key_heads * K;
-    p.q.row_stride = p.k.row_stride = p.v.row_stride = 2 * s.key_heads * K + s.value_heads * V + padding;
-    p.q.head_stride = p.k.head_stride = K;
-    p.v.head_stride = V;
-    p.g = g.data();
-    p.beta = beta.data();
-    p.slot_stride = r.slot_stride;
-    p.query_start = query_start.data();
-    p.initial_slot = initial_slot.data();
-    p.selector = selector.data();
-    p.fresh = r.fresh.empty() ? nullptr : fresh.data();
-    p.snapshot_slot = {snapshot_slot.data(), r.max_rows};
-    p.out = {out.data(), int64_t{s.value_heads} * V, V};
-    p.rows = static_cast<int>(in.g.size()) / s.value_heads;
-    p.requests = static_cast<int>(r.initial_slot.size());
-    p.key_heads = s.key_heads;
-    p.value_heads = s.value_heads;
-    p.max_rows = r.max_rows;
-    p.scale = s.scale;
-  }
-
-  static std::vector<input> mix(reference::recurrence_shape const& s, reference::recurrence_inputs const& in,
-                                int padding) {
-    int const qk = s.key_heads * s.key_dim, v = s.value_heads * s.value_dim;
-    size_t const rows = in.g.size() / s.value_heads;
-    std::vector<input> row;
-    for (size_t t = 0; t < rows; ++t) {
-      for (int i = 0; i < qk; ++i) row.push_back(ratify::convert<input>(in.q[t * qk + i]));
-      for (int i = 0; i < qk; ++i) row.push_back(ratify::convert<input>(in.k[t * qk + i]));
-      for (int i = 0; i < v; ++i) row.push_back(ratify::convert<input>(in.v[t * v + i]));
-      row.insert(row.end(), static_cast<size_t>(padding), ratify::convert<input>(NAN));
-    }
-    return row;
-  }
-
-  buffer<input, Executor> mixed;
-  buffer<typename Policy::output_format, Executor> out;
-  buffer<float, Executor> g, beta;
-  buffer<int32_t, Executor> query_start, initial_slot, selector, fresh, snapshot_slot;
-  typename ratify::recurrence<Policy>::params p;
-};
+using operands = snapshot_operands<Policy, Executor>;
 
 template <class Policy, class Executor>
 outcome<Policy> run(Executor& on, reference::recurrence_shape const& s, reference::recurrence_inputs const& in,
@@ -138,27 +83,6 @@ outcome<Policy> run(Executor& on, reference::recurrence_shape const& s, referenc
   auto const status = launch<ratify::recurrence<Policy>>(o.p, on);
   REQUIRE_MESSAGE(status, status.reason());
   return {o.out.read(), pool.read()};
-}
-
-/// Values of a storage format, as FP32.
-template <class Format>
-std::vector<float> values(random_source& random, size_t n, float deviation) {
-  std::vector<float> v;
-  for (auto const x : random.normals<Format>(n, deviation)) v.push_back(ratify::to_float(x));
-  return v;
-}
-
-template <class Policy>
-reference::recurrence_inputs make_inputs(random_source& random, reference::recurrence_shape const& s, int rows) {
-  using input = typename Policy::input_format;
-  // Keys that are not normalised have about unit length, or the state would explode.
-  float const deviation = s.l2norm ? 1.0f : 0.1f;
-  size_t const n = static_cast<size_t>(rows);
-  return {values<input>(random, n * s.key_heads * s.key_dim, deviation),
-          values<input>(random, n * s.key_heads * s.key_dim, deviation),
-          values<input>(random, n * s.value_heads * s.value_dim, 1.0f),
-          random.uniforms<float>(n * s.value_heads, -0.5f, 0.0f),
-          random.uniforms<float>(n * s.value_heads, 0.0f, 1.0f)};
 }
 
 /// Requests of the given row counts, each with its own max_rows + 1 slots in shuffled places; slot_padding elements
@@ -183,13 +107,6 @@ reference::recurrence_round make_round(random_source& random, reference::recurre
   return r;
 }
 
-template <class Format>
-std::vector<Format> rounded(std::vector<float> const& v) {
-  std::vector<Format> out;
-  for (float x : v) out.push_back(ratify::convert<Format>(x));
-  return out;
-}
-
 /// Bits of outputs and pool against the twin on every executor.
 template <class Policy>
 void check_against_twin(reference::recurrence_shape const& s, reference::recurrence_inputs const& in,
@@ -208,20 +125,6 @@ void check_against_twin(reference::recurrence_shape const& s, reference::recurre
       CHECK(bit_difference(got.pool, expected.pool) == "");
     }
   });
-}
-
-reference::recurrence_inputs some_rows(reference::recurrence_shape const& s, reference::recurrence_inputs const& in,
-                                       int begin, int end) {
-  auto const part = [&](std::vector<float> const& v, int width) {
-    return std::vector<float>(v.begin() + begin * width, v.begin() + end * width);
-  };
-  return {part(in.q, s.key_heads * s.key_dim), part(in.k, s.key_heads * s.key_dim),
-          part(in.v, s.value_heads * s.value_dim), part(in.g, s.value_heads), part(in.beta, s.value_heads)};
-}
-
-template <class T>
-std::vector<T> slice(std::vector<T> const& v, int64_t begin, int64_t n) {
-  return std::vector<T>(v.begin() + begin, v.begin() + begin + n);
 }
 
 }  // namespace
@@ -635,6 +538,138 @@ TEST_CASE("recurrence: ill-formed requests give zeros and write nothing, those w
   check_against_twin<small>(s, some_rows(s, in, 0, 8), idle);
 }
 
+namespace {
+
+struct wide_gates : ratify::gating_policy {
+  using input_format = float;
+};
+
+/// Puts a, b, a_log and dt_bias into the launch; `gates` holds what the separate operation makes of them.
+template <class Policy, class Executor>
+struct fused_gates {
+  using a_format = typename Policy::a_format;
+  using b_format = typename Policy::b_format;
+  fused_gates(Executor& on, random_source& random, int rows, int heads)
+      : rows_(rows),
+        heads_(heads),
+        // Rows have two elements of padding.
+        a(on, random.normals<a_format>(static_cast<size_t>(rows) * (heads + 2), 3.0f)),
+        b(on, random.normals<b_format>(static_cast<size_t>(rows) * (heads + 2), 3.0f)),
+        a_log(on, ends(random, heads, 100.0f, 10.0f)),
+        dt_bias(on, ends(random, heads, -200.0f, 1e4f)),
+        g(on, static_cast<size_t>(rows) * heads),
+        beta(on, static_cast<size_t>(rows) * heads) {
+    auto const wide = [](auto const& v) {
+      std::vector<float> out;
+      for (auto const x : v) out.push_back(ratify::to_float(x));
+      return out;
+    };
+    buffer<float, Executor> wide_a(on, wide(a.read())), wide_b(on, wide(b.read()));
+    ratify::gating<wide_gates>::params p;
+    p.a = {wide_a.data(), heads + 2};
+    p.b = {wide_b.data(), heads + 2};
+    p.a_log = a_log.data();
+    p.dt_bias = dt_bias.data();
+    p.g = g.data();
+    p.beta = beta.data();
+    p.rows = rows;
+    p.value_heads = heads;
+    auto const status = launch<ratify::gating<wide_gates>>(p, on);
+    REQUIRE_MESSAGE(status, status.reason());
+  }
+  /// Ordinary numbers, and in the first two places those where an exponential overflows.
+  static std::vector<float> ends(random_source& random, int n, float first, float second) {
+    auto v = random.normals<float>(static_cast<size_t>(n), 0.5f);
+    v[0] = first;
+    if (n > 1) v[1] = second;
+    return v;
+  }
+  template <class Params>
+  void give(Params& p) {
+    p.a = {a.data(), heads_ + 2};
+    p.b = {b.data(), heads_ + 2};
+    p.a_log = a_log.data();
+    p.dt_bias = dt_bias.data();
+  }
+  int rows_, heads_;
+  buffer<a_format, Executor> a;
+  buffer<b_format, Executor> b;
+  buffer<float, Executor> a_log, dt_bias, g, beta;
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("recurrence: fused gating equals the separate operation and then the recurrence, bit for bit",
+                   Policy, fused_policy<0>, fused_policy<8>) {
+  random_source random(17);
+  auto const s = shape_of<Policy>(1, 3);
+  auto const r = make_round(random, s, 11, {11, 3});
+  auto in = make_inputs<Policy>(random, s, 14);
+  on_each_executor([&](auto& on) {
+    using executor = std::decay_t<decltype(on)>;
+    fused_gates<Policy, executor> gates(on, random, 14, 3);
+    operands<Policy, executor> o(on, s, in, r, 0);
+    gates.give(o.p);
+    buffer<float, executor> pool(on, r.pool);
+    o.p.state_pool = pool.data();
+    o.p.slots = static_cast<int64_t>(r.pool.size()) / r.slot_stride;
+    auto const status = launch<ratify::recurrence<Policy>>(o.p, on);
+    REQUIRE_MESSAGE(status, status.reason());
+    in.g = gates.g.read();
+    in.beta = gates.beta.read();
+    auto const expected = run<small>(on, s, in, r);
+    CHECK(bit_difference(o.out.read(), expected.out) == "");
+    CHECK(bit_difference(pool.read(), expected.pool) == "");
+  });
+}
+
+TEST_CASE("recurrence: fused gating puts its g into the ring") {
+  random_source random(18);
+  auto const s = shape_of<fused_replay_policy>(1, 2);
+  auto in = make_inputs<fused_replay_policy>(random, s, 9);
+  on_each_executor([&](auto& on) {
+    using executor = std::decay_t<decltype(on)>;
+    fused_gates<fused_replay_policy, executor> gates(on, random, 9, 2);
+    row_operands<fused_replay_policy, executor> o(on, s, in, {0, 9}, {}, 9, 0);
+    gates.give(o.p);
+    reference::replay_round r;
+    r.query_start = {0, 9};
+    r.slot = r.ring_count = {0};
+    r.ring_start = {30};
+    r.flush = {1};
+    r.max_rows = 9;
+    r.places = 32;
+    r.pool = random.normals<float>(static_cast<size_t>(s.state_elements()));
+    r.slot_stride = s.state_elements();
+    r.k_stride = 32 * 64, r.u_stride = 32 * 2 * 64, r.g_stride = 32 * 2;
+    r.ring_k.assign(static_cast<size_t>(r.k_stride), 0.0f);
+    r.ring_u.assign(static_cast<size_t>(r.u_stride), 0.0f);
+    r.ring_g.assign(static_cast<size_t>(r.g_stride), 0.0f);
+    buffer<float, executor> pool(on, r.pool), k(on, r.ring_k), u(on, r.ring_u), g(on, r.ring_g);
+    buffer<int32_t, executor> zero(on, std::vector<int32_t>{0}), start(on, r.ring_start), flush(on, r.flush);
+    o.p.state_pool = pool.data();
+    o.p.slot_stride = r.slot_stride;
+    o.p.slots = 1;
+    o.p.slot = o.p.ring_count = zero.data();
+    o.p.ring_start = start.data();
+    o.p.flush = flush.data();
+    o.p.ring_places = 32;
+    o.p.ring_k = {k.data(), r.k_stride};
+    o.p.ring_u = {u.data(), r.u_stride};
+    o.p.ring_g = {g.data(), r.g_stride};
+    auto const status = launch<ratify::recurrence<fused_replay_policy>>(o.p, on);
+    REQUIRE_MESSAGE(status, status.reason());
+    in.g = gates.g.read();
+    in.beta = gates.beta.read();
+    auto const out = reference::recurrence_replay(s, in, r);
+    CHECK(bit_difference(o.out.read(), out) == "");
+    CHECK(bit_difference(pool.read(), r.pool) == "");
+    CHECK(bit_difference(k.read(), r.ring_k) == "");
+    CHECK(bit_difference(u.read(), r.ring_u) == "");
+    CHECK(bit_difference(g.read(), r.ring_g) == "");
+  });
+}
+
 TEST_CASE("recurrence: NaN and infinities are data, and stay in their column") {
   random_source random(16);
   auto const s = shape_of<small>(1, 1);
@@ -660,6 +695,10 @@ TEST_CASE("recurrence: a refused launch says why") {
   good.value_heads = 24;
   good.max_rows = 8;
   good.slot_stride = 24 * 128 * 128;
+  int32_t const index = 0;
+  float const gate = 0.0f;
+  good.initial_slot = good.selector = good.snapshot_slot.data = &index;
+  good.g = good.beta = &gate;
   auto const reason = [&](auto change) {
     auto p = good;
     change(p);
@@ -679,4 +718,26 @@ TEST_CASE("recurrence: a refused launch says why") {
         "ratify::recurrence: max_rows must be 1 to 32 rows a request; split longer runs into several launches");
   CHECK(reason([](auto& p) { --p.slot_stride; }) ==
         "ratify::recurrence: slot_stride must be at least value_heads * key_dim * value_dim elements");
+  std::string const selectors =
+      "ratify::recurrence: a selector is missing; mode snapshots takes initial_slot, selector and snapshot_slot, mode "
+      "replay slot, ring_start, ring_count and flush, mode read initial_slot";
+  CHECK(reason([](auto& p) { p.initial_slot = nullptr; }) == selectors);
+  CHECK(reason([](auto& p) { p.selector = nullptr; }) == selectors);
+  CHECK(reason([](auto& p) { p.snapshot_slot.data = nullptr; }) == selectors);
+  CHECK(reason([](auto& p) { p.rows = 0, p.selector = nullptr; }) == "");
+  CHECK(reason([](auto& p) { p.beta = nullptr; }) ==
+        "ratify::recurrence: gates are missing; give g and beta, with fused_gating a, b, a_log and dt_bias");
+  ratify::recurrence<fused_policy<0>>::params fused;
+  fused.rows = fused.requests = fused.key_heads = fused.value_heads = fused.max_rows = 1;
+  fused.slot_stride = 64 * 64;
+  fused.initial_slot = fused.selector = fused.snapshot_slot.data = &index;
+  ratify::bf16 const a{};
+  ratify::f16 const b{};
+  fused.a.data = &a;
+  fused.b.data = &b;
+  fused.a_log = &gate;
+  CHECK(std::string(ratify::recurrence<fused_policy<0>>::can_launch(fused, host()).reason()) ==
+        "ratify::recurrence: gates are missing; give g and beta, with fused_gating a, b, a_log and dt_bias");
+  fused.dt_bias = &gate;
+  CHECK(ratify::recurrence<fused_policy<0>>::can_launch(fused, host()));
 }

@@ -3,6 +3,7 @@
 
 #include <ratify/recurrence.cuh>
 
+#include <algorithm>
 #include <cmath>
 
 namespace ratify_run {
@@ -52,17 +53,20 @@ operands read_operands(inputs const& in) {
   return o;
 }
 
-/// Slots and selectors of every request that is in the round.
-struct slots {
-  std::vector<int32_t> initial, selector, fresh;
-  array<int32_t> snapshot;
-  int most_rows = 0;
+/// What a mode takes of every request that is in the round; what it doesn't take stays empty.
+struct selectors {
+  std::vector<int32_t> slot, selector, fresh;     ///< slot: `initial_slot`, or `slot` in mode replay
+  array<int32_t> snapshot;                        ///< mode snapshots
+  std::vector<int32_t> ring_start, count, flush;  ///< mode replay
+  operand ring_k, ring_u, ring_g;                 ///< mode replay
+  int places = 0;                                 ///< mode replay: R
+  int most_rows = 1;
 };
 
-slots read_slots(inputs const& in, rounds const& r, int64_t pool_slots) {
-  slots s;
+selectors read_snapshots(inputs const& in, rounds const& r, int64_t pool_slots) {
+  selectors s;
   std::string const range = "-1 to " + std::to_string(pool_slots - 1) + ", a slot of 'state_pool'";
-  s.initial = read_per_request(in, "initial_slot", r, -1, pool_slots - 1);
+  s.slot = read_per_request(in, "initial_slot", r, -1, pool_slots - 1);
   operand const snapshot = in.tensor("snapshot_slot", {dtype::i32}, 2);
   if (snapshot.extent(0) != r.requests())
     throw bad_input("tensor 'snapshot_slot': shape " + to_string(snapshot.shape) + ", must be [" +
@@ -70,14 +74,14 @@ slots read_slots(inputs const& in, rounds const& r, int64_t pool_slots) {
   s.most_rows = snapshot.extent(1);
   s.snapshot = load<int32_t>(snapshot, 1);
   s.selector = load_dense<int32_t>(in.tensor("selector", dtype::i32, {r.requests()}));
-  s.fresh = read_fresh(in, r, s.initial, "selector", s.selector);
+  s.fresh = read_fresh(in, r, s.slot, "selector", s.selector);
   slot_ledger used;
   for (int i = 0; i < r.requests(); ++i) {
     auto const at = static_cast<size_t>(i);
     if (r.rows(i) > s.most_rows)
       throw bad_input("tensor 'query_start': request " + std::to_string(i) + " has " + std::to_string(r.rows(i)) +
                       " rows, must have at most T = " + std::to_string(s.most_rows) + " of 'snapshot_slot'");
-    if (r.rows(i) == 0 || s.initial[at] == -1) continue;
+    if (r.rows(i) == 0 || s.slot[at] == -1) continue;
     if (s.selector[at] < 0 || s.selector[at] > s.most_rows)
       bad_entry("selector", i, s.selector[at], "0 to T = " + std::to_string(s.most_rows));
     int32_t const* const row = s.snapshot.values.data() + i * s.snapshot.strides[0];
@@ -88,7 +92,7 @@ slots read_slots(inputs const& in, rounds const& r, int64_t pool_slots) {
     }
     if (!s.fresh.empty() && s.fresh[at] == 1) continue;
     if (int32_t const chosen = s.selector[at]; chosen == 0) {
-      used.read("initial_slot", i, i, s.initial[at]);
+      used.read("initial_slot", i, i, s.slot[at]);
     } else if (row[chosen - 1] < 0) {
       bad_entry("snapshot_slot", int64_t{i} * s.most_rows + chosen - 1, row[chosen - 1],
                 "a slot, because the selector of request " + std::to_string(i) + " starts from it");
@@ -98,9 +102,56 @@ slots read_slots(inputs const& in, rounds const& r, int64_t pool_slots) {
   return s;
 }
 
+selectors read_replay(inputs const& in, rounds const& r, int64_t pool_slots, operands const& o) {
+  selectors s;
+  s.slot = read_per_request(in, "slot", r, -1, pool_slots - 1);
+  s.ring_k = in.tensor("ring_k", {dtype::f32}, 4);
+  s.places = s.ring_k.extent(1);
+  shape_type const k = {pool_slots, s.places, o.key_heads, o.key_dim};
+  if (s.ring_k.shape != k)
+    throw bad_input("tensor 'ring_k': shape " + to_string(s.ring_k.shape) + ", must be " + to_string(k) +
+                    ", for the slots of 'state_pool' and the keys of the rows");
+  s.ring_u = in.tensor("ring_u", dtype::f32, {pool_slots, s.places, o.value_heads, o.value_dim});
+  s.ring_g = in.tensor("ring_g", dtype::f32, {pool_slots, s.places, o.value_heads});
+  s.ring_start = load_dense<int32_t>(in.tensor("ring_start", dtype::i32, {r.requests()}));
+  s.count = load_dense<int32_t>(in.tensor("ring_count", dtype::i32, {r.requests()}));
+  s.flush = load_dense<int32_t>(in.tensor("flush", dtype::i32, {r.requests()}));
+  s.fresh = read_fresh(in, r, s.slot, "ring_count", s.count);
+  s.most_rows = std::max(r.most_rows(), 1);
+  slot_ledger used;
+  for (int i = 0; i < r.requests(); ++i) {
+    auto const at = static_cast<size_t>(i);
+    if (r.rows(i) == 0 || s.slot[at] == -1) continue;
+    if (s.ring_start[at] < 0 || s.ring_start[at] >= s.places)
+      bad_entry("ring_start", i, s.ring_start[at], "0 to R - 1 = " + std::to_string(s.places - 1));
+    // A ring too short for the rows is refused by can_launch, whatever is in it.
+    int const room = s.places >= 2 * s.most_rows ? s.places - r.rows(i) : s.places;
+    if (s.count[at] < 0 || s.count[at] > room)
+      bad_entry("ring_count", i, s.count[at],
+                "0 to " + std::to_string(room) + ", which leaves room for the request's " + std::to_string(r.rows(i)) +
+                    " rows");
+    if (s.flush[at] != 0 && s.flush[at] != 1) bad_entry("flush", i, s.flush[at], "0 or 1");
+    used.write("slot", i, i, s.slot[at]);
+  }
+  used.check();
+  return s;
+}
+
+selectors read_read(inputs const& in, rounds const& r, int64_t pool_slots) {
+  selectors s;
+  s.slot = read_per_request(in, "initial_slot", r, -1, pool_slots - 1);
+  s.fresh = read_fresh(in, r, s.slot, "fresh", std::vector<int32_t>(s.slot.size()));
+  s.most_rows = std::max(r.most_rows(), 1);
+  return s;
+}
+
+/// A tensor with slots outermost, dense inside a slot.
+template <class Executor>
+ratify::rows_view<float> by_slot(resident<float, Executor> const& r) {
+  return {r.data(), r.stride(0)};
+}
+
 void run(task& t) {
-  if (t.policy.at("mode") != "snapshots")
-    throw unsupported("mode=" + t.policy.at("mode") + " is not built; mode=snapshots is");
   operands const o = read_operands(t.in);
   rounds const r = read_rounds(t.in, o.rows);
   operand const g = t.in.tensor("g", dtype::f32, {o.rows, o.value_heads});
@@ -111,7 +162,10 @@ void run(task& t) {
   if (pool.shape != state)
     throw bad_input("tensor 'state_pool': shape " + to_string(pool.shape) + ", must be " + to_string(state) +
                     " with state_layout=" + t.policy.at("state_layout"));
-  slots const s = read_slots(t.in, r, pool.shape[0]);
+  std::string const mode = t.policy.at("mode");
+  selectors const s = mode == "snapshots" ? read_snapshots(t.in, r, pool.shape[0])
+                      : mode == "replay"  ? read_replay(t.in, r, pool.shape[0], o)
+                                          : read_read(t.in, r, pool.shape[0]);
   double const scale = t.in.number("scale", 1 / std::sqrt(static_cast<double>(o.key_dim)));
   settings const extra = {{"key_dim", std::to_string(o.key_dim)},
                           {"value_dim", std::to_string(o.value_dim)},
@@ -124,8 +178,7 @@ void run(task& t) {
       using operation_type = ratify::recurrence<policy>;
       resident<float, executor_type> const first(on, o.memory[0]), second(on, o.memory[1]), third(on, o.memory[2]),
           g_there(on, load_dense<float>(g)), beta_there(on, load_dense<float>(beta)), states(on, load<float>(pool, 3));
-      resident<int32_t, executor_type> const initial(on, s.initial), selector(on, s.selector), fresh(on, s.fresh),
-          snapshot(on, s.snapshot), starts(on, r.start);
+      resident<int32_t, executor_type> const slot(on, s.slot), fresh(on, s.fresh), starts(on, r.start);
       shape_type const shape = {o.rows, o.value_heads, o.value_dim};
       auto const out = room(on, shape, "out");
 
@@ -144,10 +197,7 @@ void run(task& t) {
       p.state_pool = states.data();
       p.slot_stride = states.stride(0);
       p.query_start = starts.data();
-      p.initial_slot = initial.data();
-      p.selector = selector.data();
       p.fresh = t.in.has("fresh") ? fresh.data() : nullptr;
-      p.snapshot_slot = snapshot.rows();
       p.out = {out.data(), int64_t{o.value_heads} * o.value_dim, o.value_dim};
       p.rows = o.rows;
       p.requests = r.requests();
@@ -156,9 +206,37 @@ void run(task& t) {
       p.max_rows = s.most_rows;
       p.scale = static_cast<float>(scale);
       p.slots = pool.shape[0];
-      launch<operation_type>(on, p);
-      t.emit_rounded("out", shape, out.read(on));
-      t.emit("state_pool", pool.shape, states.read(on));
+      auto const finish = [&] {
+        launch<operation_type>(on, p);
+        t.emit_rounded("out", shape, out.read(on));
+        t.emit("state_pool", pool.shape, states.read(on));
+      };
+      if constexpr (policy::mode == ratify::recurrence_mode::snapshots) {
+        resident<int32_t, executor_type> const selector(on, s.selector), snapshot(on, s.snapshot);
+        p.initial_slot = slot.data();
+        p.selector = selector.data();
+        p.snapshot_slot = snapshot.rows();
+        finish();
+      } else if constexpr (policy::mode == ratify::recurrence_mode::replay) {
+        resident<int32_t, executor_type> const ring_start(on, s.ring_start), count(on, s.count), flush(on, s.flush);
+        resident<float, executor_type> const k(on, load<float>(s.ring_k, 3)), u(on, load<float>(s.ring_u, 3)),
+            rate(on, load<float>(s.ring_g, 2));
+        p.slot = slot.data();
+        p.ring_start = ring_start.data();
+        p.ring_count = count.data();
+        p.flush = flush.data();
+        p.ring_places = s.places;
+        p.ring_k = by_slot(k);
+        p.ring_u = by_slot(u);
+        p.ring_g = by_slot(rate);
+        finish();
+        t.emit("ring_k", s.ring_k.shape, k.read(on));
+        t.emit("ring_u", s.ring_u.shape, u.read(on));
+        t.emit("ring_g", s.ring_g.shape, rate.read(on));
+      } else {
+        p.initial_slot = slot.data();
+        finish();
+      }
     });
   });
 }

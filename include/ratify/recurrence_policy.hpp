@@ -9,8 +9,8 @@ RATIFY_BEGIN_NAMESPACE
 /// What a launch keeps of the states it passes through.
 enum class recurrence_mode {
   snapshots,  ///< the state after every row, each in a slot of its own
-  replay,     ///< a checkpoint and a ring of what each row did (not built)
-  read        ///< nothing (not built: snapshots whose slots are all -1 write no state either)
+  replay,     ///< a checkpoint, and a short ring of what each row did to it
+  read        ///< nothing: states are read and none is written
 };
 
 /// Order of one head's state in the pool.
@@ -27,6 +27,9 @@ struct recurrence_policy {
   static constexpr bool l2norm = true;   ///< q and k become x / sqrt(sum x^2 + 1e-6) first
   static constexpr auto state_layout = recurrence_layout::kv;
   static constexpr auto mode = recurrence_mode::snapshots;
+  static constexpr bool fused_gating = false;  ///< the launch takes a, b, a_log and dt_bias instead of g and beta
+  using a_format = f16;                        ///< of a, where gating is fused: f16, bf16 or float
+  using b_format = f16;                        ///< of b, where gating is fused: f16, bf16 or float
 
   // Schedule: no bit depends on what follows.
   static constexpr int value_block = 16;    ///< value columns of a block on a card: 2, 4, 8, 16 or 32

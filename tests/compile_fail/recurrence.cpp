@@ -13,7 +13,9 @@ struct policy {
   using input_format = ratify::f16;
   using output_format = ratify::f16;
   static constexpr int key_dim = 128, value_dim = 128, value_block = 8, column_threads = 0;
-  static constexpr bool l2norm = true;
+  static constexpr bool l2norm = true, fused_gating = false;
+  using a_format = ratify::f16;
+  using b_format = ratify::f16;
   static constexpr auto state_layout = ratify::recurrence_layout::kv;
   static constexpr auto mode = ratify::recurrence_mode::snapshots;
 };
@@ -38,9 +40,9 @@ struct policy : ratify::recurrence_policy {
   static constexpr int value_dim = 96;
 };
 #elif RATIFY_CASE == 6
-// EXPECT: ratify::recurrence: mode must be recurrence_mode::snapshots; replay and read are not built
+// EXPECT: ratify::recurrence: mode must be recurrence_mode::snapshots, replay or read
 struct policy : ratify::recurrence_policy {
-  static constexpr auto mode = ratify::recurrence_mode::replay;
+  static constexpr auto mode = static_cast<ratify::recurrence_mode>(3);
 };
 #elif RATIFY_CASE == 7
 // EXPECT: ratify::recurrence: state_layout must be recurrence_layout::kv or vk
@@ -56,6 +58,18 @@ struct policy : ratify::recurrence_policy {
 // EXPECT: ratify::recurrence: column_threads must be 0, 1
 struct policy : ratify::recurrence_policy {
   static constexpr int column_threads = 3;
+};
+#elif RATIFY_CASE == 10
+// EXPECT: ratify::recurrence: a_format must be float, f16 or bf16
+struct policy : ratify::recurrence_policy {
+  static constexpr bool fused_gating = true;
+  using a_format = double;
+};
+#elif RATIFY_CASE == 11
+// EXPECT: ratify::recurrence: b_format must be float, f16 or bf16
+struct policy : ratify::recurrence_policy {
+  static constexpr bool fused_gating = true;
+  using b_format = int;
 };
 #endif
 

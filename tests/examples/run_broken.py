@@ -6,6 +6,7 @@ Each is refused with its exit code, the tensor (or what stands for it) and the f
 running on a build with sanitizers too."""
 import copy
 import json
+import math
 import pathlib
 import random
 import struct
@@ -133,8 +134,9 @@ def survive(folder, name, op, content):
 # Names, dtypes and shapes, of every operation ----------------------------------------------------------------------
 
 OPTIONAL = {"bias", "fresh", "residual", "draft_probs"}
-BASES = ["decode_e4m3", "append", "attention_short", "convolution", "recurrence_retired_vk", "projection_matched",
-         "acceptance_sampled", "acceptance_rejection", "acceptance_rejection_probs", "gating"]
+BASES = ["decode_e4m3", "append", "attention_short", "convolution", "recurrence_retired_vk", "recurrence_fresh",
+         "recurrence_read_plain", "projection_matched", "acceptance_sampled", "acceptance_rejection",
+         "acceptance_rejection_probs", "gating"]
 
 
 def bases():
@@ -195,8 +197,12 @@ def policies(folder):
            arguments=["--policy", "value_block=3"])
     refuse(folder, "split_k 33", "projection", case("projection_matched"), "split_k=33", code=2,
            arguments=["--policy", "split_k=33"])
-    refuse(folder, "mode read", "recurrence", case("recurrence_retired_vk"), "mode=read", code=2,
-           arguments=["--policy", "mode=read"])
+    refuse(folder, "mode write", "recurrence", case("recurrence_retired_vk"), "'write'", code=2,
+           arguments=["--policy", "mode=write"])
+    refuse(folder, "mode replay of a file without rings", "recurrence", case("recurrence_retired_vk"), "'slot'", "missing",
+           arguments=["--policy", "mode=replay"])
+    refuse(folder, "mode read, value_block 3", "recurrence", case("recurrence_read_plain"), "mode=read", code=2,
+           arguments=["--policy", "value_block=3"])
     refuse(folder, "another rule", "acceptance", case("acceptance_end"), "'greedy'", code=2,
            arguments=["--policy", "rule=greedy"])
     for op in ("merge", "draft_walk", "draft_convolution", "frobnicate"):
@@ -250,7 +256,7 @@ BIG = 2**31 - 1
 
 def contents(folder):
     for name in ("append", "attention_short", "attention_batch", "convolution", "recurrence_retired_vk",
-                 "acceptance_sampled"):
+                 "recurrence_replay", "recurrence_read_plain", "acceptance_sampled"):
         tensors, _ = case(name)
         starts = tensors["query_start"].values()
         entry(folder, name, "query_start", 0, 1, "'query_start'", "must be 0")
@@ -366,6 +372,43 @@ def contents(folder):
            "'q_offset'", "missing")
     refuse(folder, "mixed and q", "recurrence", ({**tensors, "q": rf.Tensor("F16", [4, 1, 128], bytes(1024))}, metadata),
            "'q'", "mixed")
+    for value in (-2, 2, BIG, -2**31):
+        entry(folder, "recurrence_read_plain", "initial_slot", 0, value)
+
+    name = "recurrence_replay"  # two requests of 6 rows, rings of 32 places, 3 slots
+    tensors, metadata = case(name)
+    for value in (-2, 3, BIG, -2**31):
+        entry(folder, name, "slot", 1, value)
+    for value in (-1, 32, BIG, -2**31):
+        entry(folder, name, "ring_start", 1, value)
+    for value in (-1, 27, 32, BIG, -2**31):
+        entry(folder, name, "ring_count", 1, value)
+    for value in (-1, 2, BIG):
+        entry(folder, name, "flush", 0, value)
+        entry(folder, "recurrence_fresh", "fresh", 1, value)
+    entry(folder, "recurrence_fresh", "ring_count", 1, 1, "'ring_count'", "fresh")
+    entry(folder, name, "slot", 1, tensors["slot"].values()[0], "'slot'", "writes too")
+
+    def with_places(places, changes={}):
+        rings = {key: rf.Tensor("F32", [t.shape[0], places] + t.shape[2:], bytes(len(t.data) // 32 * places))
+                 for key, t in tensors.items() if key.startswith("ring_") and t.dtype == "F32"}
+        kept = {key: t for key, t in tensors.items() if not key.startswith("expected.ring_")}
+        return {**kept, **rings, **changes}, metadata
+
+    for places in (8, 15, 24, 48, 128):
+        refuse(folder, f"R {places}", "recurrence", with_places(places), "ring_places must be 16, 32 or 64", code=2)
+    for places in (0, 1):
+        refuse(folder, f"R {places}", "recurrence", with_places(places), "'ring_start'")
+    refuse(folder, "R less than twice the rows", "recurrence",
+           with_places(16, {"query_start": rf.Tensor.of("I32", [3], [0, 12, 12])}), "2 * max_rows", code=2)
+    refuse(folder, "more rows than a launch takes", "recurrence",
+           with_places(32, {"query_start": rf.Tensor.of("I32", [3], [0, 33, 33]),
+                            "mixed": rf.Tensor("F16", [33, 536], bytes(33 * 1072)),
+                            **{key: rf.Tensor("F32", [33, 2], bytes(264)) for key in ("g", "beta")}}), "max_rows", code=2)
+    for key, shape in (("ring_k", [3, 32, 2, 64]), ("ring_k", [2, 32, 1, 128]), ("ring_u", [3, 16, 2, 128]),
+                       ("ring_u", [3, 32, 1, 128]), ("ring_g", [3, 32, 1]), ("ring_g", [4, 32, 2])):
+        ring = rf.Tensor("F32", shape, bytes(4 * math.prod(shape)))
+        refuse(folder, f"{key} {shape}", "recurrence", ({**tensors, key: ring}, metadata), f"'{key}'", "shape")
 
     tensors, metadata = case("projection_matched")
     for shape in ([128, 255], [128, 257], [128, 128]):
@@ -448,6 +491,7 @@ def idle_requests_are_not_judged(folder):
     """A request without rows carries its selectors over: whatever stands there is not looked at."""
     global trials
     for name, changes in (("convolution", {"slot": 99, "kept": -7}), ("recurrence_retired_vk", {"selector": 77}),
+                          ("recurrence_replay", {"slot": 99, "ring_start": -3, "ring_count": 999, "flush": 7}),
                           ("acceptance_sampled", {"temperature": float("nan"), "top_k": -9}),
                           ("acceptance_rejection", {"temperature": float("nan"), "draft_candidates": 99})):
         tensors, metadata = case(name)
@@ -455,7 +499,8 @@ def idle_requests_are_not_judged(folder):
         tensors = {k: v for k, v in tensors.items() if not k.startswith("expected.")}
         starts = tensors["query_start"].values()
         tensors["query_start"] = rf.Tensor.of("I32", [len(starts) + 1], starts + [starts[-1]])
-        for key in ("slot", "kept", "initial_slot", "selector", "temperature", "top_p", "top_k", "seed", "position", "limit"):
+        for key in ("slot", "kept", "initial_slot", "selector", "ring_start", "ring_count", "flush", "temperature", "top_p",
+                    "top_k", "seed", "position", "limit"):
             if key in tensors:
                 t = tensors[key]
                 tensors[key] = rf.Tensor.of(t.dtype, [t.shape[0] + 1], t.values() + [changes.get(key, 0)])

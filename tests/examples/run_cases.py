@@ -17,9 +17,6 @@ EXECUTOR = sys.argv[3] if len(sys.argv) > 3 else "host"
 # Refused as not built; a case leaves this list when its operation or mode is built.
 NOT_BUILT = {
     "merge": "merge is not built",
-    "recurrence_fresh": "mode=replay is not built",
-    "recurrence_read_plain": "mode=read is not built",
-    "recurrence_small_keys": "mode=read is not built",
 }
 
 # Knobs that move no bit.
@@ -36,6 +33,8 @@ SAME_BITS = {
     "decode_e4m3": ["revision=1", "revision=2", "revision=native"],
     "recurrence_snapshots": [f"value_block={n}" for n in (2, 4, 8, 32)],
     "recurrence_retired_vk": ["value_block=8"],
+    "recurrence_replay": [f"value_block={n}" for n in (2, 8, 32)],
+    "recurrence_fresh": [f"value_block={n}" for n in (2, 8, 32)],
 }
 # Knobs that may move bits, within the file's tolerance.
 CLOSE = {
@@ -117,6 +116,9 @@ STRIDED = {
     "convolution": {"x": [0, 3], "window_pool": [0, 7, 0], "weight": [0, 2]},
     "recurrence_snapshots": {"mixed": [0, 9], "state_pool": [0, 5, 0, 0], "snapshot_slot": [0, 3]},
     "recurrence_retired_vk": {"state_pool": [0, 0, 0, 1], "g": [0, 4]},  # gaps inside a slot: gathered
+    "recurrence_replay": {"ring_k": [0, 7, 0, 0], "ring_u": [0, 5, 0, 0], "ring_g": [0, 3, 0], "state_pool": [0, 6, 0, 0],
+                          "mixed": [0, 9]},
+    "recurrence_fresh": {"ring_k": [0, 0, 0, 2], "ring_u": [0, 0, 3, 0], "ring_g": [0, 0, 1]},
     "projection_matched": {"x": [0, 16], "w_packed": [0, 8], "w_scale": [0, 3]},
     "acceptance_sampled": {"logits": [0, 5], "draft": [0, 2]},
     "acceptance_rejection": {"logits": [0, 3], "draft_candidates": [0, 4, 1], "draft_candidate_q": [0, 0, 2]},

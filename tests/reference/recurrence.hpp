@@ -61,9 +61,11 @@ inline std::vector<float> l2norm(float const* x, int keys) {
   return y;
 }
 
-/// One row on one head's state [key_dim, value_dim] with given strides; writes value_dim outputs.
+/// One row on one head's state [key_dim, value_dim] with given strides; writes value_dim outputs and, where they are
+/// wanted, the key as used and the update's value_dim factors.
 inline void recurrence_row(recurrence_shape const& s, recurrence_inputs const& in, int row, int head, float* state,
-                           int key_stride, int value_stride, float* out) {
+                           int key_stride, int value_stride, float* out, float* used_k = nullptr,
+                           float* used_u = nullptr) {
   using namespace ratify::detail;
   int const key_head = head / (s.value_heads / s.key_heads), K = s.key_dim, V = s.value_dim;
   size_t const at = (static_cast<size_t>(row) * s.key_heads + key_head) * K,
@@ -73,12 +75,15 @@ inline void recurrence_row(recurrence_shape const& s, recurrence_inputs const& i
     k = l2norm(k.data(), K);
     q = l2norm(q.data(), K);
   }
+  if (used_k != nullptr)
+    for (int i = 0; i < K; ++i) used_k[i] = canonical(k[i]);
   float const decay = exp_ordered(in.g[gate]);
   for (int v = 0; v < V; ++v) {
     auto const S = [&](int i) -> float& { return state[i * key_stride + v * value_stride]; };
     for (int i = 0; i < K; ++i) S(i) = mul_rn(decay, S(i));
     float const dot = lane_sum(K, [&](int i) { return pair_of_factors{k[i], S(i)}; });
     float const u = mul_rn(in.beta[gate], sub_rn(in.v[gate * V + v], dot));
+    if (used_u != nullptr) used_u[v] = canonical(u);
     for (int i = 0; i < K; ++i) S(i) = fma_rn(k[i], u, S(i));
     out[v] = mul_rn(s.scale, lane_sum(K, [&](int i) { return pair_of_factors{q[i], S(i)}; }));
   }
@@ -105,6 +110,60 @@ inline std::vector<float> recurrence(recurrence_shape const& s, recurrence_input
       if (snapshots[t] < 0) continue;
       for (size_t i = 0; i < state.size(); ++i)
         r.pool[snapshots[t] * r.slot_stride + i] = ratify::detail::canonical(state[i]);
+    }
+  }
+  return out;
+}
+
+/// What a launch in mode replay finds and leaves: the pool [slots, slot_stride]; the rings [slots, places, heads, dim],
+/// dense but for *_stride elements from slot to slot; and the lists of the requests.
+struct replay_round {
+  std::vector<int32_t> query_start, slot, ring_start, ring_count, flush, fresh;
+  int max_rows = 1, places = 16;
+  std::vector<float> pool, ring_k, ring_u, ring_g;
+  int64_t slot_stride = 0, k_stride = 0, u_stride = 0, g_stride = 0;
+};
+
+/// A launch in mode replay. @return out, as above.
+inline std::vector<float> recurrence_replay(recurrence_shape const& s, recurrence_inputs const& in, replay_round& r) {
+  using namespace ratify::detail;
+  ordered_environment const environment;
+  int const requests = static_cast<int>(r.query_start.size()) - 1, K = s.key_dim, V = s.value_dim;
+  int const key_stride = s.vk ? 1 : V, value_stride = s.vk ? K : 1;
+  std::vector<float> out(in.v.size(), 0.0f);
+  for (int request = 0; request < requests; ++request) {
+    int const begin = r.query_start[request], n = r.query_start[request + 1] - begin;
+    if (n == 0 || r.slot[request] == -1) continue;
+    int64_t const slot = r.slot[request];
+    bool const fresh = !r.fresh.empty() && r.fresh[request] == 1;
+    int const kept = r.ring_count[request];
+    for (int head = 0; head < s.value_heads; ++head) {
+      int const key_head = head / (s.value_heads / s.key_heads);
+      auto const place = [&](int row) { return static_cast<int64_t>((r.ring_start[request] + row) % r.places); };
+      auto const ring_k = [&](int row) {
+        return &r.ring_k[slot * r.k_stride + (place(row) * s.key_heads + key_head) * K];
+      };
+      auto const ring_u = [&](int row) {
+        return &r.ring_u[slot * r.u_stride + (place(row) * s.value_heads + head) * V];
+      };
+      auto const ring_g = [&](int row) { return &r.ring_g[slot * r.g_stride + place(row) * s.value_heads + head]; };
+      float* const pool = &r.pool[slot * r.slot_stride + int64_t{head} * K * V];
+      std::vector<float> state(pool, pool + K * V);
+      if (fresh) state.assign(state.size(), 0.0f);
+      for (int row = 0; row < kept; ++row)
+        for (int i = 0; i < K; ++i)
+          for (int v = 0; v < V; ++v) {
+            float& S = state[static_cast<size_t>(i * key_stride + v * value_stride)];
+            S = fma_rn(ring_k(row)[i], ring_u(row)[v], mul_rn(exp_ordered(*ring_g(row)), S));
+          }
+      if (fresh || r.flush[request] == 1)
+        for (size_t i = 0; i < state.size(); ++i) pool[i] = canonical(state[i]);
+      for (int t = 0; t < n; ++t) {
+        size_t const gate = static_cast<size_t>(begin + t) * s.value_heads + head;
+        recurrence_row(s, in, begin + t, head, state.data(), key_stride, value_stride, &out[gate * V], ring_k(kept + t),
+                       ring_u(kept + t));
+        *ring_g(kept + t) = canonical(in.g[gate]);
+      }
     }
   }
   return out;

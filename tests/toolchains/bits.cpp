@@ -19,6 +19,13 @@ struct matched_recurrence : ratify::recurrence_policy {
   using output_format = float;
 };
 
+struct replayed_recurrence : matched_recurrence {
+  static constexpr auto mode = ratify::recurrence_mode::replay;
+  static constexpr bool fused_gating = true;
+  using a_format = float;
+  using b_format = float;
+};
+
 struct split_projection : ratify::projection_policy {
   using output_format = float;
   static constexpr int split_k = 3;
@@ -125,6 +132,47 @@ int main() {
     run<op>(p, on);
     digest("recurrence", out.data(), out.size() * sizeof(float));
     digest("states", pool.data(), pool.size() * sizeof(float));
+  }
+  {
+    using op = ratify::recurrence<replayed_recurrence>;
+    auto const q = numbers<ratify::f16>(8 * 128), k = numbers<ratify::f16>(8 * 128), v = numbers<ratify::f16>(8 * 256);
+    auto const a = numbers<float>(16), b = numbers<float>(16), a_log = numbers<float>(2), dt_bias = numbers<float>(2);
+    auto pool = numbers<float>(2 * 128 * 128), ring_k = numbers<float>(16 * 128), ring_u = numbers<float>(16 * 256),
+         ring_g = numbers<float>(16 * 2);
+    for (auto& x : ring_g) x = ratify::detail::negate(ratify::detail::magnitude(x));
+    for (auto& x : ring_k) x *= 0.125f;
+    int32_t const start[] = {13}, count[] = {8}, flush[] = {1};
+    std::vector<float> out(8 * 256);
+    op::params p;
+    p.q = {q.data(), 128, 128};
+    p.k = {k.data(), 128, 128};
+    p.v = {v.data(), 256, 128};
+    p.a = {a.data(), 2};
+    p.b = {b.data(), 2};
+    p.a_log = a_log.data();
+    p.dt_bias = dt_bias.data();
+    p.state_pool = pool.data();
+    p.slot_stride = 2 * 128 * 128;
+    p.query_start = starts;
+    p.slot = zero;
+    p.ring_start = start;
+    p.ring_count = count;
+    p.flush = flush;
+    p.ring_k = {ring_k.data(), 16 * 128};
+    p.ring_u = {ring_u.data(), 16 * 256};
+    p.ring_g = {ring_g.data(), 16 * 2};
+    p.ring_places = 16;
+    p.out = {out.data(), 256, 128};
+    p.rows = p.max_rows = 8;
+    p.requests = p.key_heads = 1;
+    p.value_heads = 2;
+    p.scale = 0.0883883461f;
+    run<op>(p, on);
+    digest("replay", out.data(), out.size() * sizeof(float));
+    digest("checkpoint", pool.data(), pool.size() * sizeof(float));
+    digest("ring_k", ring_k.data(), ring_k.size() * sizeof(float));
+    digest("ring_u", ring_u.data(), ring_u.size() * sizeof(float));
+    digest("ring_g", ring_g.data(), ring_g.size() * sizeof(float));
   }
   {
     using op = ratify::projection<split_projection>;

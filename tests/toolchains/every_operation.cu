@@ -10,6 +10,14 @@ ratify::status launch(ratify::cuda_executor& on) {
   return Operation::launch(p, {}, on);
 }
 
+struct replay_policy : ratify::recurrence_policy {
+  static constexpr auto mode = ratify::recurrence_mode::replay;
+  static constexpr bool fused_gating = true;
+};
+struct read_policy : ratify::recurrence_policy {
+  static constexpr auto mode = ratify::recurrence_mode::read;
+};
+
 }  // namespace
 
 int launch_everything(ratify::cuda_executor& on) {
@@ -25,6 +33,8 @@ int launch_everything(ratify::cuda_executor& on) {
   launched += bool(launch<ratify::projection<ratify::projection_policy>>(on));
   launched += bool(launch<ratify::qk_norm_rotary<ratify::qk_norm_rotary_policy>>(on));
   launched += bool(launch<ratify::recurrence<ratify::recurrence_policy>>(on));
+  launched += bool(launch<ratify::recurrence<replay_policy>>(on));
+  launched += bool(launch<ratify::recurrence<read_policy>>(on));
   launched += bool(launch<ratify::rmsnorm<ratify::rmsnorm_policy>>(on));
   launched += bool(launch<ratify::sigmoid_gate<ratify::sigmoid_gate_policy>>(on));
   launched += bool(launch<ratify::silu_and_mul<ratify::silu_and_mul_policy>>(on));

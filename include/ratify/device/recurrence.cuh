@@ -5,6 +5,9 @@
 /// sum over keys is a chain of fused multiply-adds inside a lane, then a tree over lanes. `Threads` threads share a
 /// column: with 8, thread j is lane j; with 1, the thread holds all lanes. Element n of a thread's keys is key 8 * (n /
 /// lanes) + j + Threads * (n % lanes), where lanes = 8 / Threads.
+///
+/// A row's update is made of the decay, the key and u = beta * (v - k . s). Who kept these takes a state over the row
+/// again without a sum, to the same bits.
 #pragma once
 
 #include <ratify/detail/math.cuh>
@@ -21,6 +24,16 @@ inline constexpr int recurrence_lanes = 8 / Threads;
 template <int Threads>
 RATIFY_HD constexpr int recurrence_key(int n, int j) {
   return 8 * (n / recurrence_lanes<Threads>)+j + Threads * (n % recurrence_lanes<Threads>);
+}
+
+/// Of a key, the thread that holds it, and which of its keys it is.
+struct recurrence_place {
+  int j;
+  int n;
+};
+template <int Threads>
+RATIFY_HD constexpr recurrence_place recurrence_place_of(int key) {
+  return {key % 8 % Threads, key / 8 * recurrence_lanes<Threads> + key % 8 / Threads};
 }
 
 /// Sums over the lanes of `Columns` columns, pairs 4 apart first, then 2, then 1; every thread of a column gets the
@@ -66,28 +79,51 @@ RATIFY_HD inline void recurrence_l2norm(Block const& block, float (&x)[Keys]) {
   for (int n = 0; n < Keys; ++n) x[n] = detail::mul_rn(x[n], factor);
 }
 
+/// What a row does to one element of the state before its sum over keys: s * decay. a * b - 0 is a * b to the bit,
+/// signed zeros too, and host compilers turn it into vectors, which the barrier in mul_rn prevents.
+RATIFY_HD inline float recurrence_decayed(float s, float decay) { return detail::fma_rn(decay, s, -0.0f); }
+
+/// What it does after: s + k u.
+RATIFY_HD inline float recurrence_updated(float s, float k, float u) { return detail::fma_rn(k, u, s); }
+
+/// Takes `Columns` columns over a row whose u is known: the state that `recurrence_row` leaves, with no sum in it.
+///
+///   s = decay * s;  s = s + k u
+///
+/// @param state this thread's keys of its columns  @param k this thread's keys of the row's key, as used
+/// @param decay exp(g)  @param u one element a column
+template <int Keys, int Columns>
+RATIFY_HD inline void recurrence_advance(float (&state)[Keys][Columns], float const (&k)[Keys], float decay,
+                                         float const (&u)[Columns]) {
+  RATIFY_UNROLL
+  for (int n = 0; n < Keys; ++n) {
+    RATIFY_UNROLL
+    for (int c = 0; c < Columns; ++c)
+      state[n][c] = recurrence_updated(recurrence_decayed(state[n][c], decay), k[n], u[c]);
+  }
+}
+
 /// One row of `Columns` columns: decays the state, updates it and reads it.
 ///
 ///   s = decay * s;  u = beta * (v - k . s);  s = s + k u;  o = q . s
 ///
 /// @param state this thread's keys of its columns  @param k, q this thread's keys of the row's key and query
-/// @param decay exp(g)  @param v, o one element a column; o is not scaled yet
+/// @param decay exp(g)  @param v, u, o one element a column; o is not scaled yet
 RATIFY_ANY_BLOCK
 template <int Threads, int LaneStride, int Keys, int Columns, class Block>
 RATIFY_HD inline void recurrence_row(Block const& block, float (&state)[Keys][Columns], float const (&k)[Keys],
                                      float const (&q)[Keys], float decay, float beta, float const (&v)[Columns],
-                                     float (&o)[Columns]) {
+                                     float (&u)[Columns], float (&o)[Columns]) {
   constexpr int lanes = recurrence_lanes<Threads>;
-  float partial[lanes][Columns] = {}, dot[Columns], u[Columns];
+  float partial[lanes][Columns] = {}, dot[Columns];
   RATIFY_UNROLL
   for (int i = 0; i < Keys / lanes; ++i) {
     RATIFY_UNROLL
     for (int m = 0; m < lanes; ++m) {
       int const n = i * lanes + m;
-      // a * b - 0 is a * b to the bit, signed zeros too, and host compilers turn it into vectors.
       RATIFY_UNROLL
       for (int c = 0; c < Columns; ++c) {
-        state[n][c] = detail::fma_rn(decay, state[n][c], -0.0f);
+        state[n][c] = recurrence_decayed(state[n][c], decay);
         partial[m][c] = detail::fma_rn(k[n], state[n][c], partial[m][c]);
       }
     }
@@ -107,7 +143,7 @@ RATIFY_HD inline void recurrence_row(Block const& block, float (&state)[Keys][Co
       int const n = i * lanes + m;
       RATIFY_UNROLL
       for (int c = 0; c < Columns; ++c) {
-        state[n][c] = detail::fma_rn(k[n], u[c], state[n][c]);
+        state[n][c] = recurrence_updated(state[n][c], k[n], u[c]);
         partial[m][c] = detail::fma_rn(q[n], state[n][c], partial[m][c]);
       }
     }
