@@ -319,8 +319,8 @@ TEST_CASE("replay and read equal snapshots over histories of 50 rounds, at each 
   on_each_executor([&](auto& on) {
     play<model_policy>(on, random, {2, 6, 8, random.one_of({16, 32, 64}), 3, 50});
     play<vk_policy>(on, random, {4, 12, 4, random.one_of({16, 32}), 2, scaled(50)});
-    play<model_policy>(on, random, {8, 24, 2, 16, 2, scaled(25)});
-    play<vk_policy>(on, random, {16, 48, 1, 16, 2, scaled(25)});
+    play<model_policy>(on, random, {8, 24, 2, 16, 2, scaled(50)});
+    play<vk_policy>(on, random, {16, 48, 1, 16, 2, scaled(50)});
   });
 }
 
