@@ -113,12 +113,14 @@ TEST_CASE("L4 large, small, large shared storage from two host threads, each wit
     ratify::host_executor on(ratify::host_options{ratify::detail::thread_checker::present ? 1 : 2, shuffle_seed()});
     return turns(on, 100u * static_cast<uint32_t>(t), 6);
   });
-  CHECK(said == std::vector<std::string>(2));
+  CHECK(said[0] == "");
+  CHECK(said[1] == "");
 }
 
 TEST_CASE("L4 large, small, large shared storage from two host threads that share a host executor") {
   auto const said = on_two_threads([](int t) { return turns(host(), 100u * static_cast<uint32_t>(t), 3); });
-  CHECK(said == std::vector<std::string>(2));
+  CHECK(said[0] == "");
+  CHECK(said[1] == "");
 }
 
 #if defined(__CUDACC__)
@@ -149,7 +151,8 @@ TEST_CASE("L4 large, small, large shared memory from two host threads with strea
         wrong = std::string("left behind: ") + cudaGetErrorString(e);
       return wrong;
     });
-    CHECK(said == std::vector<std::string>(2));
+    CHECK(said[0] == "");
+    CHECK(said[1] == "");
   }
   require_success(cudaSetDevice(here));
   CHECK(cudaGetLastError() == cudaSuccess);

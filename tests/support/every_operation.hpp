@@ -30,32 +30,32 @@ class prepared {
 
   template <class T>
   T const* input(std::vector<T> const& v) {
-    return add<T>(v, false, false);
+    return add<T>(v, false, false, false);
   }
-  /// Read and written: `reset` puts back what stood there.
+  /// Changed in place: `reset` puts back what stood there.
   template <class T>
   T* changed(std::vector<T> const& v) {
-    return add<T>(v, true, true);
+    return add<T>(v, true, true, false);
   }
   /// Written only, full of 0xFF bytes.
   template <class T>
   T* output(size_t n) {
-    return add<T>(std::vector<unsigned char>(n * sizeof(T), 0xff), true, true);
+    return add<T>(std::vector<unsigned char>(n * sizeof(T), 0xff), true, true, true);
   }
 
   template <class Operation>
   void operation(typename Operation::params const& p) {
     if (auto const s = Operation::can_launch(p, on_); !s) throw std::runtime_error(name + ": " + s.reason());
     size_t const bytes = Operation::workspace_bytes(p, on_);
-    unsigned char* const scratch = add<unsigned char>(std::vector<unsigned char>(bytes, 0xff), true, false);
+    unsigned char* const scratch = add<unsigned char>(std::vector<unsigned char>(bytes, 0xff), true, false, true);
     launch = [p, scratch, bytes, this] { return Operation::launch(p, {scratch, bytes}, on_); };
     (void)Operation::stages(p, {scratch, bytes}, on_, [&](auto const&) { return ++stages, ratify::status{}; });
   }
 
-  /// Outputs and scratch hold 0xFF bytes again, and what is changed in place what it held at first.
-  void reset() {
+  /// Outputs and scratch hold nothing but `poison`, and what is changed in place what it held at first.
+  void reset(unsigned char poison) {
     for (piece& m : pieces_)
-      if (m.reset) m.memory.write(m.first);
+      if (m.reset) m.memory.write(m.poisoned ? std::vector<unsigned char>(m.first.size(), poison) : m.first);
   }
   /// The bytes of everything that is written and is not scratch, one piece after the other.
   std::vector<unsigned char> results() const {
@@ -71,13 +71,13 @@ class prepared {
   struct piece {
     std::vector<unsigned char> first;
     buffer<unsigned char, Executor> memory;
-    bool reset, result;
+    bool reset, result, poisoned;
   };
   template <class T, class From>
-  T* add(std::vector<From> const& v, bool reset, bool result) {
+  T* add(std::vector<From> const& v, bool reset, bool result, bool poisoned) {
     auto const* const begin = reinterpret_cast<unsigned char const*>(v.data());
     std::vector<unsigned char> bytes(begin, begin + v.size() * sizeof(From));
-    pieces_.push_back({bytes, {on_, bytes}, reset, result});
+    pieces_.push_back({bytes, {on_, bytes}, reset, result, poisoned});
     return reinterpret_cast<T*>(pieces_.back().memory.data());
   }
   Executor& on_;
