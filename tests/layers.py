@@ -16,7 +16,7 @@ FOUNDATION = {
     "detail/block.cuh": 1, "detail/fiber_pool.hpp": 1, "detail/floating_environment.hpp": 1, "detail/collectives.cuh": 1,
     "detail/sanitizer.hpp": 1,
     "executor.hpp": 2, "host.hpp": 2, "revision.hpp": 2, "nvfp4.hpp": 2, "detail/host_block.hpp": 2,
-    "detail/launch.cuh": 2, "detail/decode.cuh": 2, "detail/philox.cuh": 2,
+    "detail/launch.cuh": 2, "detail/decode.cuh": 2, "detail/philox.cuh": 2, "detail/elementwise.cuh": 2,
     "ratify.cuh": 9,
 }
 OPERATION = [  # pattern, layer, layers it may include of its own operation

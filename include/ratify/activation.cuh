@@ -32,7 +32,7 @@ struct gating : detail::operation<gating<Policy>, gating_params<Policy>> {
   static status stages(gating_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
     using kernel = detail::gating_kernel<Policy>;
     if (p.rows == 0) return {};
-    return visit(stage<kernel>{{detail::elementwise_blocks<kernel>(int64_t{p.rows} * p.value_heads)}, p});
+    return visit(stage<kernel>{{detail::elementwise_blocks<kernel>(kernel::count(p))}, p});
   }
 };
 
@@ -51,7 +51,7 @@ struct silu_and_mul : detail::operation<silu_and_mul<Policy>, silu_and_mul_param
   static status stages(silu_and_mul_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
     using kernel = detail::silu_and_mul_kernel<Policy>;
     if (p.rows == 0) return {};
-    return visit(stage<kernel>{{detail::elementwise_blocks<kernel>(int64_t{p.rows} * p.columns)}, p});
+    return visit(stage<kernel>{{detail::elementwise_blocks<kernel>(kernel::count(p))}, p});
   }
 };
 
@@ -70,7 +70,7 @@ struct sigmoid_gate : detail::operation<sigmoid_gate<Policy>, sigmoid_gate_param
   static status stages(sigmoid_gate_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
     using kernel = detail::sigmoid_gate_kernel<Policy>;
     if (p.rows == 0) return {};
-    return visit(stage<kernel>{{detail::elementwise_blocks<kernel>(int64_t{p.rows} * p.heads * p.head_dim)}, p});
+    return visit(stage<kernel>{{detail::elementwise_blocks<kernel>(kernel::count(p))}, p});
   }
 };
 

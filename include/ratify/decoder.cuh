@@ -28,7 +28,7 @@ struct decode : detail::operation<decode<Policy>, decode_params<Policy>> {
   static status stages(decode_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
     using kernel = detail::decode_kernel<Policy>;
     if (p.count == 0) return {};
-    return visit(stage<kernel>{{detail::elementwise_blocks<kernel>((p.count + 3) / 4)}, p});
+    return visit(stage<kernel>{{detail::elementwise_blocks<kernel>(kernel::count(p))}, p});
   }
 };
 

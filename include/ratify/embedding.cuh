@@ -27,7 +27,7 @@ struct embedding : detail::operation<embedding<Policy>, embedding_params<Policy>
   static status stages(embedding_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
     using kernel = detail::embedding_kernel<Policy>;
     if (p.rows == 0) return {};
-    return visit(stage<kernel>{{detail::elementwise_blocks<kernel>(int64_t{p.rows} * p.columns)}, p});
+    return visit(stage<kernel>{{detail::elementwise_blocks<kernel>(kernel::count(p))}, p});
   }
 };
 

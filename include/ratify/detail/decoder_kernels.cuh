@@ -3,32 +3,28 @@
 #pragma once
 
 #include <ratify/detail/decoder_traits.cuh>
+#include <ratify/detail/elementwise.cuh>
+#include <ratify/detail/meta.hpp>
 #include <ratify/device/decoder.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
 
 template <class Policy>
-struct decode_kernel {
+struct decode_kernel : elementwise_kernel<decode_kernel<Policy>, decode_params<Policy>> {
   using params = decode_params<Policy>;
   static constexpr char const* name = "decode_kernel";
-  static constexpr int block_threads = 128;
-  template <class Block>
-  struct shared_storage {};
-
-  RATIFY_ANY_BLOCK
-  template <class Block>
-  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>&) {
-    int64_t const first = (int64_t{block.block_x()} * block_threads + block.thread()) * 4;
+  RATIFY_HD static int64_t count(params const& p) { return ceil_div(p.count, int64_t{4}); }
+  RATIFY_HD static void element(params const& p, int64_t i) {
+    int64_t const first = 4 * i;
     int const n = static_cast<int>(min_of(p.count - first, int64_t{4}));
-    if (n <= 0) return;
     uint32_t word = 0;
-    for (int i = 0; i < n; ++i) word |= static_cast<uint32_t>(p.codes[first + i]) << (8 * i);
+    for (int j = 0; j < n; ++j) word |= static_cast<uint32_t>(p.codes[first + j]) << (8 * j);
     typename Policy::to out[4];
     device::decode_x4<Policy>(word, out);
     RATIFY_UNROLL
-    for (int i = 0; i < 4; ++i)
-      if (i < n) p.values[first + i] = out[i];
+    for (int j = 0; j < 4; ++j)
+      if (j < n) p.values[first + j] = out[j];
   }
 };
 

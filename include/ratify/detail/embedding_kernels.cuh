@@ -2,24 +2,18 @@
 /// One thread an element.
 #pragma once
 
+#include <ratify/detail/elementwise.cuh>
 #include <ratify/device/embedding.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
 
 template <class Policy>
-struct embedding_kernel {
+struct embedding_kernel : elementwise_kernel<embedding_kernel<Policy>, embedding_params<Policy>> {
   using params = embedding_params<Policy>;
   static constexpr char const* name = "embedding_kernel";
-  static constexpr int block_threads = 128;
-  template <class Block>
-  struct shared_storage {};
-
-  RATIFY_ANY_BLOCK
-  template <class Block>
-  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>&) {
-    int64_t const i = int64_t{block.block_x()} * block_threads + block.thread();
-    if (i >= int64_t{p.rows} * p.columns) return;
+  RATIFY_HD static int64_t count(params const& p) { return int64_t{p.rows} * p.columns; }
+  RATIFY_HD static void element(params const& p, int64_t i) {
     int64_t const row = i / p.columns, column = i % p.columns;
     p.out.row(row)[column] =
         convert<typename Policy::output_format>(device::embedding(p.table, p.tokens[row], column, p.columns, p.vocab));
