@@ -56,11 +56,11 @@ struct format {};
 #if !defined(__CUDACC_RTC__)
 
 /// What the policies of an operation have in common: its name, its header, and its kernels, `$` standing for the
-/// policy.
+/// policy; none: one, `OPERATION_kernel<$>`. The policy type is named OPERATION_p.
 struct operation_description {
   char const* operation;
   char const* header;
-  char const* kernels[4];
+  char const* kernels[4] = {};
 };
 
 /// A knob's value as ratify-run spells it, and as C++ does.
@@ -112,7 +112,15 @@ constexpr spelling spell(recurrence_mode value) {
 
 #endif
 
-// Each policy names its type and calls `visit(key, value)` for every template argument, in their order.
+// Each policy describes its operation and calls `visit(key, value)` for every template argument, in their order.
+
+/// Base of a policy without template arguments.
+struct without_knobs {
+#if !defined(__CUDACC_RTC__)
+  template <class Visitor>
+  static void knobs(Visitor&&) {}
+#endif
+};
 
 // decode
 
@@ -122,8 +130,7 @@ struct decode_p : ratify::decode_policy {
   using to = To;
   static constexpr auto revision = Revision;
 #if !defined(__CUDACC_RTC__)
-  static constexpr operation_description description{"decode", "ratify/decoder.cuh", {"decode_kernel<$>"}};
-  static constexpr char const* type_name = "decode_p";
+  static constexpr operation_description description{"decode", "ratify/decoder.cuh"};
   template <class Visitor>
   static void knobs(Visitor&& visit) {
     visit("format", ratify_examples::format<Format>{});
@@ -147,8 +154,7 @@ struct append_p : ratify::append_policy {
   using input_format = float;
   using kv_format = KvFormat;
 #if !defined(__CUDACC_RTC__)
-  static constexpr operation_description description{"append", "ratify/cache.cuh", {"append_kernel<$>"}};
-  static constexpr char const* type_name = "append_p";
+  static constexpr operation_description description{"append", "ratify/cache.cuh"};
   template <class Visitor>
   static void knobs(Visitor&& visit) {
     visit("kv_format", format<KvFormat>{});
@@ -214,9 +220,7 @@ struct convolution_p : ratify::convolution_policy {
   static constexpr int width = Width;
   static constexpr bool silu = Silu;
 #if !defined(__CUDACC_RTC__)
-  static constexpr operation_description description{
-      "convolution", "ratify/convolution.cuh", {"convolution_kernel<$>"}};
-  static constexpr char const* type_name = "convolution_p";
+  static constexpr operation_description description{"convolution", "ratify/convolution.cuh"};
   template <class Visitor>
   static void knobs(Visitor&& visit) {
     visit("input_format", format<InputFormat>{});
@@ -298,7 +302,6 @@ struct projection_p : ratify::projection_policy {
       "projection",
       "ratify/projection.cuh",
       {"projection_kernel<$, 1>", "projection_kernel<$, 8>", "projection_kernel<$, 16>", "projection_kernel<$, 32>"}};
-  static constexpr char const* type_name = "projection_p";
   template <class Visitor>
   static void knobs(Visitor&& visit) {
     visit("split_k", SplitK);
@@ -325,7 +328,6 @@ struct acceptance_p : ratify::acceptance_policy {
       "acceptance",
       "ratify/acceptance.cuh",
       {"acceptance_row_kernel<$, 32>", "acceptance_row_kernel<$, 512>", "acceptance_kernel<$>"}};
-  static constexpr char const* type_name = "acceptance_p";
   template <class Visitor>
   static void knobs(Visitor&& visit) {
     visit("rule", Rule);
@@ -338,38 +340,27 @@ using acceptance_policies =
 
 // glue
 
-struct gating_p : ratify::gating_policy {
+struct gating_p : ratify::gating_policy, without_knobs {
   using input_format = float;
 #if !defined(__CUDACC_RTC__)
-  static constexpr operation_description description{"gating", "ratify/activation.cuh", {"gating_kernel<$>"}};
-  static constexpr char const* type_name = "gating_p";
-  template <class Visitor>
-  static void knobs(Visitor&&) {}
+  static constexpr operation_description description{"gating", "ratify/activation.cuh"};
 #endif
 };
 
-struct silu_and_mul_p : ratify::silu_and_mul_policy {
+struct silu_and_mul_p : ratify::silu_and_mul_policy, without_knobs {
   using input_format = float;
   using output_format = float;
 #if !defined(__CUDACC_RTC__)
-  static constexpr operation_description description{
-      "silu_and_mul", "ratify/activation.cuh", {"silu_and_mul_kernel<$>"}};
-  static constexpr char const* type_name = "silu_and_mul_p";
-  template <class Visitor>
-  static void knobs(Visitor&&) {}
+  static constexpr operation_description description{"silu_and_mul", "ratify/activation.cuh"};
 #endif
 };
 
-struct sigmoid_gate_p : ratify::sigmoid_gate_policy {
+struct sigmoid_gate_p : ratify::sigmoid_gate_policy, without_knobs {
   using input_format = float;
   using gate_format = float;
   using output_format = float;
 #if !defined(__CUDACC_RTC__)
-  static constexpr operation_description description{
-      "sigmoid_gate", "ratify/activation.cuh", {"sigmoid_gate_kernel<$>"}};
-  static constexpr char const* type_name = "sigmoid_gate_p";
-  template <class Visitor>
-  static void knobs(Visitor&&) {}
+  static constexpr operation_description description{"sigmoid_gate", "ratify/activation.cuh"};
 #endif
 };
 
@@ -380,8 +371,7 @@ struct rmsnorm_p : ratify::rmsnorm_policy {
   using weight_format = float;
   static constexpr bool unit_offset = UnitOffset;
 #if !defined(__CUDACC_RTC__)
-  static constexpr operation_description description{"rmsnorm", "ratify/normalization.cuh", {"rmsnorm_kernel<$>"}};
-  static constexpr char const* type_name = "rmsnorm_p";
+  static constexpr operation_description description{"rmsnorm", "ratify/normalization.cuh"};
   template <class Visitor>
   static void knobs(Visitor&& visit) {
     visit("unit_offset", UnitOffset);
@@ -389,17 +379,13 @@ struct rmsnorm_p : ratify::rmsnorm_policy {
 #endif
 };
 
-struct gated_rmsnorm_p : ratify::gated_rmsnorm_policy {
+struct gated_rmsnorm_p : ratify::gated_rmsnorm_policy, without_knobs {
   using input_format = float;
   using gate_format = float;
   using output_format = float;
   using weight_format = float;
 #if !defined(__CUDACC_RTC__)
-  static constexpr operation_description description{
-      "gated_rmsnorm", "ratify/normalization.cuh", {"gated_rmsnorm_kernel<$>"}};
-  static constexpr char const* type_name = "gated_rmsnorm_p";
-  template <class Visitor>
-  static void knobs(Visitor&&) {}
+  static constexpr operation_description description{"gated_rmsnorm", "ratify/normalization.cuh"};
 #endif
 };
 
@@ -410,9 +396,7 @@ struct qk_norm_rotary_p : ratify::qk_norm_rotary_policy {
   using weight_format = float;
   static constexpr bool unit_offset = UnitOffset;
 #if !defined(__CUDACC_RTC__)
-  static constexpr operation_description description{
-      "qk_norm_rotary", "ratify/normalization.cuh", {"qk_norm_rotary_kernel<$>"}};
-  static constexpr char const* type_name = "qk_norm_rotary_p";
+  static constexpr operation_description description{"qk_norm_rotary", "ratify/normalization.cuh"};
   template <class Visitor>
   static void knobs(Visitor&& visit) {
     visit("unit_offset", UnitOffset);
@@ -420,14 +404,11 @@ struct qk_norm_rotary_p : ratify::qk_norm_rotary_policy {
 #endif
 };
 
-struct embedding_p : ratify::embedding_policy {
+struct embedding_p : ratify::embedding_policy, without_knobs {
   using table_format = float;
   using output_format = float;
 #if !defined(__CUDACC_RTC__)
-  static constexpr operation_description description{"embedding", "ratify/embedding.cuh", {"embedding_kernel<$>"}};
-  static constexpr char const* type_name = "embedding_p";
-  template <class Visitor>
-  static void knobs(Visitor&&) {}
+  static constexpr operation_description description{"embedding", "ratify/embedding.cuh"};
 #endif
 };
 

@@ -116,15 +116,17 @@ built_policy describe() {
     b.knobs.emplace_back(key, text);
     arguments += (arguments.empty() ? "" : ", ") + source;
   });
-  b.type = std::string("ratify_examples::") + Policy::type_name;
+  std::string const operation = Policy::description.operation;
+  b.type = "ratify_examples::" + operation + "_p";
   if (!arguments.empty()) b.type += "<" + arguments + ">";
   b.header = Policy::description.header;
-  for (char const* const pattern : Policy::description.kernels) {
-    if (pattern == nullptr) continue;
-    std::string kernel = pattern;
+  auto const add = [&](std::string kernel) {
     kernel.replace(kernel.find('$'), 1, b.type);
     b.kernels.push_back("ratify::detail::entry<ratify::detail::" + kernel + ">");
-  }
+  };
+  for (char const* const pattern : Policy::description.kernels)
+    if (pattern != nullptr) add(pattern);
+  if (b.kernels.empty()) add(operation + "_kernel<$>");
   return b;
 }
 
