@@ -65,6 +65,7 @@ class engine {
     size_t const values = static_cast<size_t>(g.value_heads) * g.value_dim;
     inputs_ = {on, 1};
     outputs_ = {on, 1};
+    cursors_ = {on, std::vector<request_cursors>(1, {0, 0, 1})};
     residual_ = {on, rows * hidden};
     update_ = {on, rows * hidden};
     normed_ = {on, rows * hidden};
@@ -147,8 +148,6 @@ class engine {
     auto const finish = static_cast<ratify::acceptance_finish>(out.finish);
     if (finish == ratify::acceptance_finish::bad_row || out.emitted < 1 || out.emitted > rows)
       throw std::runtime_error("the model gives no usable logits after token " + std::to_string(length_));
-    // What the next round starts from: the snapshot after the last row that is kept.
-    selector_ = kept_ = out.emitted;
     length_ += out.emitted;
     return {{out.tokens, out.tokens + out.emitted}, out.accepted, finish == ratify::acceptance_finish::end};
   }
@@ -157,6 +156,7 @@ class engine {
   std::vector<state_part> state() const {
     auto const& g = m_.shape;
     std::vector<state_part> parts;
+    request_cursors const at = cursors_.read(on_, 0, 1).front();
     for (int i = 0; i < g.layers; ++i) {
       std::string const layer = "layer " + std::to_string(i) + ": ";
       auto const& s = states_[static_cast<size_t>(i)];
@@ -165,12 +165,12 @@ class engine {
         parts.push_back({layer + "values", visible(s.v_pages)});
         continue;
       }
-      size_t const slot = selector_ > 0 ? static_cast<size_t>(selector_ - 1) : base_slot;
+      size_t const slot = at.selector > 0 ? static_cast<size_t>(at.selector - 1) : base_slot;
       size_t const channels = static_cast<size_t>(g.gdn_channels());
       parts.push_back(
           {layer + "recurrent state", bytes(s.states.read(on_, slot * state_elements(), state_elements()))});
       parts.push_back({layer + "convolution window",
-                       bytes(s.window.read(on_, static_cast<size_t>(kept_) * channels,
+                       bytes(s.window.read(on_, static_cast<size_t>(at.kept) * channels,
                                            static_cast<size_t>(g.convolution_width - 1) * channels))});
     }
     return parts;
@@ -188,10 +188,15 @@ class engine {
     float temperature, top_p;
     int32_t top_k, limit, end_token;
     int32_t query_start[2];
-    int32_t context_len, slot, kept, fresh, initial_slot, selector;
+    int32_t context_len, slot, initial_slot;
     int32_t snapshot_slot[chunk_rows];
     int32_t tokens[chunk_rows], positions[chunk_rows];
     int32_t drafts[most_drafts];
+  };
+  /// What the next round starts from: the snapshot after the last row that is kept, and the window there. Rounds leave
+  /// it on the device, where acceptance writes it.
+  struct request_cursors {
+    int32_t selector, kept, fresh;
   };
   /// All it leaves for the host: one copy back.
   struct round_outputs {
@@ -232,10 +237,10 @@ class engine {
     std::fill(in.snapshot_slot, in.snapshot_slot + chunk_rows, -1);
     in.snapshot_slot[n - 1] = base_slot;
     launch(in, n, last);
+    request_cursors const after{0, n, 0};  // in the base slot, all of it kept
+    example::memory<Executor>::to_device(on_, cursors_.data(), &after, sizeof after);
     example::memory<Executor>::wait(on_);
     stopwatch_.collect();
-    selector_ = 0;
-    kept_ = n;
     length_ += n;
   }
 
@@ -244,10 +249,7 @@ class engine {
     round_inputs in{};
     in.query_start[1] = rows;
     in.context_len = length_ + rows;
-    in.kept = kept_;
-    in.fresh = length_ == 0;
     in.initial_slot = base_slot;
-    in.selector = selector_;
     in.position = length_ + 1;  // row t draws the token after position length + t
     for (int i = 0; i < rows; ++i) in.positions[i] = length_ + i;
     return in;
@@ -314,6 +316,9 @@ class engine {
     a.accepted = &out->accepted;
     a.finish = &out->finish;
     a.row_status = out->row_status;
+    a.cursors.selector = &cursors_.data()->selector;
+    a.cursors.kept = &cursors_.data()->kept;
+    a.cursors.fresh = &cursors_.data()->fresh;
     a.rows = rows;
     a.requests = 1;
     a.vocab = g.vocabulary;
@@ -373,8 +378,8 @@ class engine {
     c.window_pool = s.window.data();
     c.slot_stride = static_cast<int64_t>(window_rows()) * channels;
     c.slot = &in->slot;
-    c.kept = &in->kept;
-    c.fresh = &in->fresh;
+    c.kept = &cursors_.data()->kept;
+    c.fresh = &cursors_.data()->fresh;
     c.query_start = in->query_start;
     c.out = {channels_.data(), channels};
     c.rows = rows;
@@ -407,8 +412,8 @@ class engine {
     r.slots = state_slots;
     r.query_start = in->query_start;
     r.initial_slot = &in->initial_slot;
-    r.selector = &in->selector;
-    r.fresh = &in->fresh;
+    r.selector = &cursors_.data()->selector;
+    r.fresh = &cursors_.data()->fresh;
     r.snapshot_slot = {in->snapshot_slot, chunk_rows};
     r.out = {read_out_.data(), values, g.value_dim};
     r.rows = rows;
@@ -562,12 +567,13 @@ class engine {
   model<Executor> const& m_;
   mutable stopwatch<Executor> stopwatch_;
   int pages_, mixed_stride_;
-  int length_ = 0, kept_ = 0, selector_ = 0;
+  int length_ = 0;
 
   std::vector<layer_state> states_;
   example::buffer<int32_t, Executor> block_table_;  ///< [1, pages]
   example::buffer<round_inputs, Executor> inputs_;
   example::buffer<round_outputs, Executor> outputs_;
+  example::buffer<request_cursors, Executor> cursors_;
   example::buffer<unsigned char, Executor> scratch_;
 
   // Rows of a launch, [chunk_rows, ...].

@@ -108,6 +108,7 @@ struct acceptance_kernel {
     p.emitted[request] = out.emitted;
     p.accepted[request] = out.accepted;
     p.finish[request] = static_cast<int32_t>(out.finish);
+    device::advance_cursors(p.cursors, request, out.emitted);
   }
 };
 

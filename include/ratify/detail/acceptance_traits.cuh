@@ -30,7 +30,19 @@
        "ratify::acceptance: at most one of draft_candidates and draft_probs may say what drafts were drawn from")    \
   RULE(candidates,                                                                                                   \
        (p.draft_candidates.data == nullptr || (p.candidates >= 1 && p.candidates <= detail::acceptance_most_words)), \
-       "ratify::acceptance: candidates must be 1 to 4194304 where draft_candidates are given")
+       "ratify::acceptance: candidates must be 1 to 4194304 where draft_candidates are given")                       \
+  RULE(ring, ((p.cursors.ring_start == nullptr) == (p.cursors.ring_count == nullptr)),                               \
+       "ratify::acceptance: cursors.ring_start and cursors.ring_count must be given together")                       \
+  RULE(flush, (p.cursors.ring_count != nullptr || (p.cursors.flush == nullptr && p.cursors.next_flush == nullptr)),  \
+       "ratify::acceptance: cursors.flush and cursors.next_flush need cursors.ring_start and cursors.ring_count")    \
+  RULE(ring_rows,                                                                                                    \
+       (p.cursors.ring_count == nullptr || p.cursors.ring_rows == 16 || p.cursors.ring_rows == 32 ||                 \
+        p.cursors.ring_rows == 64),                                                                                  \
+       "ratify::acceptance: cursors.ring_rows must be 16, 32 or 64, as in recurrence")                               \
+  RULE(round_rows,                                                                                                   \
+       (p.cursors.ring_count == nullptr ||                                                                           \
+        (p.cursors.round_rows >= 1 && p.cursors.round_rows <= p.cursors.ring_rows / 2)),                             \
+       "ratify::acceptance: cursors.round_rows must be 1 to ring_rows / 2, so that a round finds room after a flush")
 
 RATIFY_BEGIN_NAMESPACE
 
@@ -39,6 +51,26 @@ namespace detail {
 inline constexpr int acceptance_id_bits = 22;
 inline constexpr int acceptance_most_words = 1 << acceptance_id_bits;
 }  // namespace detail
+
+/// Where each request stands between rounds, as recurrence and convolution read it, kept on the device: a round keeps
+/// as many rows as tokens were emitted. Each array is [requests] and the caller's, written in place, and may be
+/// nullptr: not asked for. Requests without rows in the launch and retired ones keep theirs.
+///
+/// A request that emitted nothing (limit <= 0, or a bad first row) has kept nothing: `selector` and `kept` are 0,
+/// `fresh` stays, no row joins the ring. Convolution and replay then go on as though the round had not been; from
+/// snapshots it can only if initial_slot still holds what the round started from.
+struct acceptance_cursors {
+  int32_t const* slot = nullptr;   ///< -1: retired; nullptr: none is
+  int32_t* selector = nullptr;     ///< of recurrence over snapshots: becomes `emitted`
+  int32_t* kept = nullptr;         ///< of convolution: becomes `emitted`
+  int32_t* fresh = nullptr;        ///< becomes 0 where something was emitted
+  int32_t* ring_start = nullptr;   ///< of recurrence by replay: moves past what a flush folded in, modulo ring_rows
+  int32_t* ring_count = nullptr;   ///< becomes 0 after a flush, then grows by `emitted`
+  int32_t const* flush = nullptr;  ///< what the round's recurrence was launched with; nullptr: all 0
+  int32_t* next_flush = nullptr;   ///< becomes 1 where the next round must flush, else 0; may be `flush` itself
+  int ring_rows = 0;               ///< places of a ring: 16, 32 or 64
+  int round_rows = 0;  ///< most rows of a round; the next one flushes from ring_rows - 2 * round_rows + 1 up
+};
 
 /// One launch of `acceptance`. Every pointer is the caller's and is read or written on the device.
 template <class Policy>
@@ -67,6 +99,7 @@ struct acceptance_params {
   int32_t* accepted = nullptr;                 ///< [requests]: emitted tokens that were drafts
   int32_t* finish = nullptr;                   ///< [requests]: an `acceptance_finish`
   int32_t* row_status = nullptr;               ///< [rows]: 0, or 1 for a bad row
+  acceptance_cursors cursors;                  ///< what the next round\'s operations read
   int rows = 0;
   int requests = 0;
   int vocab = 0;

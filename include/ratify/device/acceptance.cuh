@@ -639,5 +639,38 @@ RATIFY_HD inline outcome accept_rows(int32_t const* token, int32_t const* bad, i
   return out;
 }
 
+/// A request's part of a ring of `places` rows: `count` of them from place `start` on.
+struct ring_part {
+  int32_t start, count;
+};
+
+/// After a round of which `kept` rows stay; a flush before it folded in all that the ring held.
+RATIFY_HD inline ring_part advance_ring(ring_part ring, bool flushed, int32_t kept, int32_t places) {
+  if (!flushed) return {ring.start, ring.count + kept};
+  return {(ring.start + ring.count) % places, kept};
+}
+
+/// Whether the next round, of up to `round_rows` rows, must flush so that the one after it finds room.
+RATIFY_HD inline bool must_flush(ring_part ring, int32_t places, int32_t round_rows) {
+  return ring.count > places - 2 * round_rows;
+}
+
+/// Moves one request's cursors past a round that emitted `emitted` tokens. A ring part that is none (start outside
+/// 0..ring_rows - 1, count outside 0..ring_rows before or after) stays as it is.
+RATIFY_HD inline void advance_cursors(acceptance_cursors const& c, int64_t request, int32_t emitted) {
+  if (c.slot != nullptr && c.slot[request] < 0) return;
+  if (c.selector != nullptr) c.selector[request] = emitted;
+  if (c.kept != nullptr) c.kept[request] = emitted;
+  if (c.fresh != nullptr && emitted > 0) c.fresh[request] = 0;
+  if (c.ring_count == nullptr) return;
+  ring_part ring{c.ring_start[request], c.ring_count[request]};
+  if (ring.start < 0 || ring.start >= c.ring_rows || ring.count < 0 || ring.count > c.ring_rows) return;
+  ring = advance_ring(ring, c.flush != nullptr && c.flush[request] == 1, emitted, c.ring_rows);
+  if (ring.count > c.ring_rows) return;
+  c.ring_start[request] = ring.start;
+  c.ring_count[request] = ring.count;
+  if (c.next_flush != nullptr) c.next_flush[request] = must_flush(ring, c.ring_rows, c.round_rows) ? 1 : 0;
+}
+
 }  // namespace device
 RATIFY_END_NAMESPACE
