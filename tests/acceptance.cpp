@@ -32,6 +32,7 @@ struct batch {
   int max_drafts = 0;
   std::vector<int32_t> end_tokens;
   std::vector<reference::request> requests;
+  int shards = 1;      ///< the logits lie in
   int candidates = 0;  ///< of each draft's source; -1: the whole vocabulary; 0: drafts were chosen
 };
 
@@ -89,7 +90,10 @@ struct launched {
         accepted(on, b.requests.size()),
         finish(on, b.requests.size()),
         row_status(on, rows) {
-    p.logits = {logits.data(), b.vocab + 3};
+    p.logits = {logits.data(), shard_vocab(b) + 3};
+    p.shards = b.shards;
+    p.shard_vocab = shard_vocab(b);
+    p.shard_stride = p.logits.stride * static_cast<int64_t>(rows);
     p.query_start = query_start.data();
     p.draft = {draft.data(), b.max_drafts + 1};
     p.temperature = temperature.data();
@@ -152,14 +156,15 @@ struct launched {
     for (auto const& r : b.requests) n += r.rows.size();
     return n;
   }
+  static int shard_vocab(batch const& b) { return (b.vocab + b.shards - 1) / b.shards; }
   static std::vector<format> stored_logits(batch const& b) {
     std::vector<format> v;
-    v.reserve(count_rows(b) * size_t(b.vocab + 3));
-    for (auto const& r : b.requests)
-      for (auto const& row : r.rows) {
-        for (float x : row) v.push_back(ratify::convert<format>(x));
-        v.insert(v.end(), 3, ratify::convert<format>(NAN));
-      }
+    int const each = shard_vocab(b);
+    for (int s = 0; s < b.shards; ++s)
+      for (auto const& r : b.requests)
+        for (auto const& row : r.rows)
+          for (int i = s * each; i < (s + 1) * each + 3; ++i)  // padded
+            v.push_back(ratify::convert<format>(i < std::min((s + 1) * each, b.vocab) ? row[size_t(i)] : NAN));
     return v;
   }
   static std::vector<int32_t> starts(batch const& b) {
@@ -518,6 +523,55 @@ TEST_CASE("rejection over 248320 tokens equals its twin") {
     }
     auto const expected = twin<rejection>(b);
     on_each_executor([&](auto& on) { check_equal(run<rejection>(on, b), expected); });
+  }
+}
+
+TEST_CASE_TEMPLATE("shards of the logits give what the whole gives", Policy, ratify::acceptance_policy, rejection) {
+  random_source random(14);
+  for (int trial = 0; trial < scaled(60); ++trial) {
+    batch b;
+    // Even and uneven ones, also where the way of searching changes.
+    b.vocab = random.one_of({8, 15, 57, 128, 130, 264, 1000, 2050, 2049, 4100});
+    b.max_drafts = random.integer(0, 3);
+    b.candidates = random.one_of({0, -1, 5});
+    b.end_tokens = {0};
+    for (int i = 0; i < 2; ++i) {
+      auto r = random_request<float>(random, b.vocab, b.max_drafts);
+      for (size_t t = 0; t < r.draft.size() && b.candidates != 0; ++t)
+        r.source.push_back(random_source_of(random, r.rows[t], b.candidates));
+      b.requests.push_back(r);
+    }
+    auto const expected = twin<Policy>(b);
+    for (int shards : {1, 2, 4, 8, b.vocab}) {
+      if (shards == b.vocab && shards > 130) continue;
+      if ((b.vocab + shards - 1) / shards * (shards - 1) >= b.vocab) continue;  // the last would be empty
+      b.shards = shards;
+      CAPTURE(trial);
+      CAPTURE(b.vocab);
+      CAPTURE(shards);
+      on_each_executor([&](auto& on) { check_equal(run<Policy>(on, b), expected); });
+    }
+  }
+}
+
+TEST_CASE("shards of 248320 logits give what the whole gives") {
+  random_source random(15);
+  batch b;
+  b.vocab = 248320;
+  b.end_tokens = {};
+  for (int top_k : {20, 0}) {
+    reference::request r;
+    r.rows = {random.normals<float>(size_t(b.vocab), 3.0f)};
+    r.top_k = top_k;
+    r.top_p = 0.95f;
+    r.temperature = 2.0f;
+    r.seed = 5;
+    b.requests.push_back(r);
+  }
+  auto const expected = twin(b);
+  for (int shards : {2, 4, 7, 8}) {
+    b.shards = shards;
+    on_each_executor([&](auto& on) { check_equal(run(on, b), expected); });
   }
 }
 
@@ -1224,6 +1278,18 @@ TEST_CASE("acceptance says which rule a launch breaks") {
   q.draft_probs.data = &weight;
   CHECK(reason(q) ==
         "ratify::acceptance: at most one of draft_candidates and draft_probs may say what drafts were drawn from");
+  q = p;
+  q.shards = 0;
+  CHECK(reason(q) == "ratify::acceptance: shards must be at least 1");
+  for (auto const& [shards, each] : std::vector<std::pair<int, int>>{{2, 0}, {2, 1}, {2, 4}, {5, 1}, {INT32_MAX, 1}}) {
+    q.shards = shards;
+    q.shard_vocab = each;
+    CHECK(reason(q) ==
+          "ratify::acceptance: shards of shard_vocab ids must hold vocab ids, the last of them one or more");
+  }
+  q.shards = 2;
+  q.shard_vocab = 3;
+  CHECK(reason(q) == "");
   q = p;
   int32_t cursor = 0;
   q.cursors.ring_start = &cursor;

@@ -29,7 +29,8 @@ inline constexpr bool is_supported_acceptance = detail::acceptance_support<Polic
 /// nothing above -inf, is bad; +inf wins, of several the lowest id. All rows are judged, reached or not.
 /// Emission ends after an end token, at the limit, or before a bad row.
 ///
-/// `params::cursors` asks for what the next round's recurrence and convolution read, written on the device.
+/// Logits may lie in shards of the vocabulary, one after another in memory, as an all-gather leaves them: the same
+/// decisions to the bit. `params::cursors` asks for what the next round's recurrence and convolution read, written on the device.
 ///
 /// @tparam Policy derives from `acceptance_policy`
 /// Parameters: `acceptance_params`; outputs must not overlap inputs. A request without rows, or whose query_start is

@@ -61,7 +61,8 @@ struct acceptance_row_kernel {
   RATIFY_HD static device::drawn row_token(Block const& block, acceptance_params<Policy> const& p, int request, int t,
                                            int n, typename Policy::logit_format const* row, device::sampling const& how,
                                            shared_storage<Block>& storage) {
-    device::logits_row<typename Policy::logit_format> const logits = device::whole_row(row, p.vocab);
+    device::logits_row<typename Policy::logit_format> const logits{row, p.vocab, p.shards > 1 ? p.shard_vocab : p.vocab,
+                                                                   p.shard_stride};
     auto const seed = static_cast<uint64_t>(p.seed[request]);
     uint64_t const position = static_cast<uint64_t>(p.position[request]) + static_cast<uint64_t>(t);
     if constexpr (static_cast<acceptance_rule>(Policy::rule) == acceptance_rule::coupled) {
