@@ -1165,6 +1165,20 @@ TEST_CASE("cursors follow what is kept, round after round") {
         for (size_t j = 0; j < size_t(rows); ++j) m.tags[place(m.kept.size() + j)] = tag + static_cast<int>(j);
       }
       auto const expected = twin(b);
+      auto want_selector = selector, want_kept = kept, want_fresh = fresh, want_start = start, want_count = count,
+           want_next = in_place ? flush : next;
+      for (size_t i = 0; i < requests; ++i) {
+        if (b.requests[i].rows.empty() || slot[i] < 0) continue;
+        int32_t const n = expected.emitted[i];
+        want_selector[i] = want_kept[i] = n;
+        if (n > 0) want_fresh[i] = 0;
+        if (flush[i] == 1) {
+          want_start[i] = (start[i] + count[i]) % places;
+          want_count[i] = 0;
+        }
+        want_count[i] += n;
+        want_next[i] = want_count[i] > places - 2 * round_rows;
+      }
       on_each_executor([&](auto& on) {
         using executor = std::decay_t<decltype(on)>;
         launched<ratify::acceptance_policy, executor> all(on, b);
@@ -1176,20 +1190,6 @@ TEST_CASE("cursors follow what is kept, round after round") {
              d_start.data(), d_count.data(),    d_flush.data(), in_place ? d_flush.data() : d_next.data(),
              places,         round_rows};
         check_equal(all.run(), expected);
-        auto want_selector = selector, want_kept = kept, want_fresh = fresh, want_start = start, want_count = count,
-             want_next = in_place ? flush : next;
-        for (size_t i = 0; i < requests; ++i) {
-          if (b.requests[i].rows.empty() || slot[i] < 0) continue;
-          int32_t const n = expected.emitted[i];
-          want_selector[i] = want_kept[i] = n;
-          if (n > 0) want_fresh[i] = 0;
-          if (flush[i] == 1) {
-            want_start[i] = (start[i] + count[i]) % places;
-            want_count[i] = 0;
-          }
-          want_count[i] += n;
-          want_next[i] = want_count[i] > places - 2 * round_rows;
-        }
         CHECK(d_selector.read() == want_selector);
         CHECK(d_kept.read() == want_kept);
         CHECK(d_fresh.read() == want_fresh);
@@ -1197,16 +1197,15 @@ TEST_CASE("cursors follow what is kept, round after round") {
         CHECK(d_count.read() == want_count);
         CHECK((in_place ? d_flush : d_next).read() == want_next);
         if (!in_place) CHECK(d_flush.read() == flush);
-        if (!std::is_same_v<executor, ratify::host_executor>) return;
-        for (size_t i = 0; i < requests; ++i) {
-          if (b.requests[i].rows.empty() || slot[i] < 0) continue;
-          auto& m = model[i];
-          if (flush[i] == 1) m.kept.clear();  // folded into the checkpoint
-          for (int j = 0; j < expected.emitted[i]; ++j) m.kept.push_back(tag + j);
-        }
-        selector = want_selector, kept = want_kept, fresh = want_fresh, start = want_start, count = want_count;
-        next = want_next;
       });
+      for (size_t i = 0; i < requests; ++i) {
+        if (b.requests[i].rows.empty() || slot[i] < 0) continue;
+        auto& m = model[i];
+        if (flush[i] == 1) m.kept.clear();  // folded into the checkpoint
+        for (int j = 0; j < expected.emitted[i]; ++j) m.kept.push_back(tag + j);
+      }
+      selector = want_selector, kept = want_kept, fresh = want_fresh, start = want_start, count = want_count;
+      next = want_next;
       flush = next;
       tag += 100;
     }
@@ -1230,7 +1229,7 @@ TEST_CASE("cursors that are not asked for or make no sense are left alone") {
     CHECK(d_kept.read() == std::vector<int32_t>(5, 2));
     all.p.cursors.ring_start = d_start.data();
     all.p.cursors.ring_count = d_count.data();
-    all.p.cursors.ring_rows = 16;
+    all.p.cursors.ring_places = 16;
     all.p.cursors.round_rows = 2;
     all.p.cursors.next_flush = d_flush.data();
     all.run();  // nothing flushed, so that the first ring would overflow
@@ -1295,13 +1294,13 @@ TEST_CASE("acceptance says which rule a launch breaks") {
   q.cursors.ring_start = &cursor;
   CHECK(reason(q) == "ratify::acceptance: cursors.ring_start and cursors.ring_count must be given together");
   q.cursors.ring_count = &cursor;
-  CHECK(reason(q) == "ratify::acceptance: cursors.ring_rows must be 16, 32 or 64, as in recurrence");
-  q.cursors.ring_rows = 16;
+  CHECK(reason(q) == "ratify::acceptance: cursors.ring_places must be 16, 32 or 64, as in recurrence");
+  q.cursors.ring_places = 16;
   for (int n : {0, 9}) {
     q.cursors.round_rows = n;
-    CHECK(
-        reason(q) ==
-        "ratify::acceptance: cursors.round_rows must be 1 to ring_rows / 2, so that a round finds room after a flush");
+    CHECK(reason(q) ==
+          "ratify::acceptance: cursors.round_rows must be 1 to ring_places / 2, so that a round finds room after a "
+          "flush");
   }
   q.cursors.round_rows = 8;
   q.cursors.flush = q.cursors.next_flush = &cursor;

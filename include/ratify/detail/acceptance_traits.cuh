@@ -17,36 +17,37 @@
        (static_cast<acceptance_rule>(Policy::rule) == acceptance_rule::coupled ||                            \
         static_cast<acceptance_rule>(Policy::rule) == acceptance_rule::rejection),                           \
        "ratify::acceptance: rule must be acceptance_rule::coupled or acceptance_rule::rejection")
-#define RATIFY_ACCEPTANCE_LAUNCH_RULES(RULE)                                                                          \
-  RULE(rows, (p.rows >= 0), "ratify::acceptance: rows must not be negative")                                          \
-  RULE(requests, (p.requests >= 0), "ratify::acceptance: requests must not be negative")                              \
-  RULE(vocab, (p.vocab >= 1 && p.vocab <= detail::acceptance_most_words),                                             \
-       "ratify::acceptance: vocab must be 1 to 4194304, so that sums of masses stay below 2^63")                      \
-  RULE(max_drafts, (p.max_drafts >= 0), "ratify::acceptance: max_drafts must not be negative")                        \
-  RULE(end_count, (p.end_count >= 0), "ratify::acceptance: end_count must not be negative")                           \
-  RULE(draft_candidate_q, ((p.draft_candidates.data == nullptr) == (p.draft_candidate_q.data == nullptr)),            \
-       "ratify::acceptance: draft_candidates and draft_candidate_q must be given together")                           \
-  RULE(draft_probs, (p.draft_candidates.data == nullptr || p.draft_probs.data == nullptr),                            \
-       "ratify::acceptance: at most one of draft_candidates and draft_probs may say what drafts were drawn from")     \
-  RULE(candidates,                                                                                                    \
-       (p.draft_candidates.data == nullptr || (p.candidates >= 1 && p.candidates <= detail::acceptance_most_words)),  \
-       "ratify::acceptance: candidates must be 1 to 4194304 where draft_candidates are given")                        \
-  RULE(ring, ((p.cursors.ring_start == nullptr) == (p.cursors.ring_count == nullptr)),                                \
-       "ratify::acceptance: cursors.ring_start and cursors.ring_count must be given together")                        \
-  RULE(flush, (p.cursors.ring_count != nullptr || (p.cursors.flush == nullptr && p.cursors.next_flush == nullptr)),   \
-       "ratify::acceptance: cursors.flush and cursors.next_flush need cursors.ring_start and cursors.ring_count")     \
-  RULE(ring_rows,                                                                                                     \
-       (p.cursors.ring_count == nullptr || p.cursors.ring_rows == 16 || p.cursors.ring_rows == 32 ||                  \
-        p.cursors.ring_rows == 64),                                                                                   \
-       "ratify::acceptance: cursors.ring_rows must be 16, 32 or 64, as in recurrence")                                \
-  RULE(round_rows,                                                                                                    \
-       (p.cursors.ring_count == nullptr ||                                                                            \
-        (p.cursors.round_rows >= 1 && p.cursors.round_rows <= p.cursors.ring_rows / 2)),                              \
-       "ratify::acceptance: cursors.round_rows must be 1 to ring_rows / 2, so that a round finds room after a flush") \
-  RULE(shards, (p.shards >= 1), "ratify::acceptance: shards must be at least 1")                                      \
-  RULE(shard_vocab,                                                                                                   \
-       (p.shards == 1 || (p.shard_vocab >= 1 && (p.shards - int64_t{1}) * p.shard_vocab < p.vocab &&                  \
-                          int64_t{p.shards} * p.shard_vocab >= p.vocab)),                                             \
+#define RATIFY_ACCEPTANCE_LAUNCH_RULES(RULE)                                                                           \
+  RULE(rows, (p.rows >= 0), "ratify::acceptance: rows must not be negative")                                           \
+  RULE(requests, (p.requests >= 0), "ratify::acceptance: requests must not be negative")                               \
+  RULE(vocab, (p.vocab >= 1 && p.vocab <= detail::acceptance_most_words),                                              \
+       "ratify::acceptance: vocab must be 1 to 4194304, so that sums of masses stay below 2^63")                       \
+  RULE(max_drafts, (p.max_drafts >= 0), "ratify::acceptance: max_drafts must not be negative")                         \
+  RULE(end_count, (p.end_count >= 0), "ratify::acceptance: end_count must not be negative")                            \
+  RULE(draft_candidate_q, ((p.draft_candidates.data == nullptr) == (p.draft_candidate_q.data == nullptr)),             \
+       "ratify::acceptance: draft_candidates and draft_candidate_q must be given together")                            \
+  RULE(draft_probs, (p.draft_candidates.data == nullptr || p.draft_probs.data == nullptr),                             \
+       "ratify::acceptance: at most one of draft_candidates and draft_probs may say what drafts were drawn from")      \
+  RULE(candidates,                                                                                                     \
+       (p.draft_candidates.data == nullptr || (p.candidates >= 1 && p.candidates <= detail::acceptance_most_words)),   \
+       "ratify::acceptance: candidates must be 1 to 4194304 where draft_candidates are given")                         \
+  RULE(ring, ((p.cursors.ring_start == nullptr) == (p.cursors.ring_count == nullptr)),                                 \
+       "ratify::acceptance: cursors.ring_start and cursors.ring_count must be given together")                         \
+  RULE(flush, (p.cursors.ring_count != nullptr || (p.cursors.flush == nullptr && p.cursors.next_flush == nullptr)),    \
+       "ratify::acceptance: cursors.flush and cursors.next_flush need cursors.ring_start and cursors.ring_count")      \
+  RULE(ring_places,                                                                                                    \
+       (p.cursors.ring_count == nullptr || p.cursors.ring_places == 16 || p.cursors.ring_places == 32 ||               \
+        p.cursors.ring_places == 64),                                                                                  \
+       "ratify::acceptance: cursors.ring_places must be 16, 32 or 64, as in recurrence")                               \
+  RULE(                                                                                                                \
+      round_rows,                                                                                                      \
+      (p.cursors.ring_count == nullptr ||                                                                              \
+       (p.cursors.round_rows >= 1 && p.cursors.round_rows <= p.cursors.ring_places / 2)),                              \
+      "ratify::acceptance: cursors.round_rows must be 1 to ring_places / 2, so that a round finds room after a flush") \
+  RULE(shards, (p.shards >= 1), "ratify::acceptance: shards must be at least 1")                                       \
+  RULE(shard_vocab,                                                                                                    \
+       (p.shards == 1 || (p.shard_vocab >= 1 && (p.shards - int64_t{1}) * p.shard_vocab < p.vocab &&                   \
+                          int64_t{p.shards} * p.shard_vocab >= p.vocab)),                                              \
        "ratify::acceptance: shards of shard_vocab ids must hold vocab ids, the last of them one or more")
 
 RATIFY_BEGIN_NAMESPACE
@@ -69,12 +70,12 @@ struct acceptance_cursors {
   int32_t* selector = nullptr;     ///< of recurrence over snapshots: becomes `emitted`
   int32_t* kept = nullptr;         ///< of convolution: becomes `emitted`
   int32_t* fresh = nullptr;        ///< becomes 0 where something was emitted
-  int32_t* ring_start = nullptr;   ///< of recurrence by replay: moves past what a flush folded in, modulo ring_rows
+  int32_t* ring_start = nullptr;   ///< of recurrence by replay: moves past what a flush folded in, modulo ring_places
   int32_t* ring_count = nullptr;   ///< becomes 0 after a flush, then grows by `emitted`
   int32_t const* flush = nullptr;  ///< what the round's recurrence was launched with; nullptr: all 0
   int32_t* next_flush = nullptr;   ///< becomes 1 where the next round must flush, else 0; may be `flush` itself
-  int ring_rows = 0;               ///< places of a ring: 16, 32 or 64
-  int round_rows = 0;  ///< most rows of a round; the next one flushes from ring_rows - 2 * round_rows + 1 up
+  int ring_places = 0;             ///< places of a ring: 16, 32 or 64
+  int round_rows = 0;  ///< most rows of a round; the next one flushes from ring_places - 2 * round_rows + 1 up
 };
 
 /// One launch of `acceptance`. Every pointer is the caller's and is read or written on the device.

@@ -656,7 +656,7 @@ RATIFY_HD inline bool must_flush(ring_part ring, int32_t places, int32_t round_r
 }
 
 /// Moves one request's cursors past a round that emitted `emitted` tokens. A ring part that is none (start outside
-/// 0..ring_rows - 1, count outside 0..ring_rows before or after) stays as it is.
+/// 0..ring_places - 1, count outside 0..ring_places before or after) stays as it is.
 RATIFY_HD inline void advance_cursors(acceptance_cursors const& c, int64_t request, int32_t emitted) {
   if (c.slot != nullptr && c.slot[request] < 0) return;
   if (c.selector != nullptr) c.selector[request] = emitted;
@@ -664,12 +664,12 @@ RATIFY_HD inline void advance_cursors(acceptance_cursors const& c, int64_t reque
   if (c.fresh != nullptr && emitted > 0) c.fresh[request] = 0;
   if (c.ring_count == nullptr) return;
   ring_part ring{c.ring_start[request], c.ring_count[request]};
-  if (ring.start < 0 || ring.start >= c.ring_rows || ring.count < 0 || ring.count > c.ring_rows) return;
-  ring = advance_ring(ring, c.flush != nullptr && c.flush[request] == 1, emitted, c.ring_rows);
-  if (ring.count > c.ring_rows) return;
+  if (ring.start < 0 || ring.start >= c.ring_places || ring.count < 0 || ring.count > c.ring_places) return;
+  ring = advance_ring(ring, c.flush != nullptr && c.flush[request] == 1, emitted, c.ring_places);
+  if (ring.count > c.ring_places) return;
   c.ring_start[request] = ring.start;
   c.ring_count[request] = ring.count;
-  if (c.next_flush != nullptr) c.next_flush[request] = must_flush(ring, c.ring_rows, c.round_rows) ? 1 : 0;
+  if (c.next_flush != nullptr) c.next_flush[request] = must_flush(ring, c.ring_places, c.round_rows) ? 1 : 0;
 }
 
 }  // namespace device
