@@ -255,7 +255,6 @@ struct recurrence_p : ratify::recurrence_policy {
       "recurrence",
       "ratify/recurrence.cuh",
       {StateLayout == recurrence_layout::kv ? "recurrence_kernel<$, 4>" : "recurrence_kernel<$, 8>"}};
-  static constexpr char const* type_name = "recurrence_p";
   template <class Visitor>
   static void knobs(Visitor&& visit) {
     visit("key_dim", KeyDim);

@@ -26,6 +26,8 @@ inline constexpr bool is_supported_attention = detail::attention_support<Policy>
 /// @tparam Policy derives from `attention_policy`
 /// Parameters: `attention_params`. Preconditions that only the device could see: block_table entries of visible tokens
 /// are pages; a request whose lengths contradict the capacities gives zero rows.
+/// Limits: 32 rows a request, 64 query heads a KV head and 65535 in all, max_context 2^30 tokens; K and V aligned to 16
+/// bytes, pointers and strides.
 /// Reads K and V of the visible tokens once for each tile of up to 8 query entries of a KV head, and writes and reads
 /// one partial of head_dim + 2 floats for each (partition, row, query head). Workspace: those partials, from the
 /// capacities. Contents need no initialisation.

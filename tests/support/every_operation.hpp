@@ -84,7 +84,22 @@ class prepared {
   std::vector<piece> pieces_;
 };
 
-/// Calls `f(prepared<Executor>&)` for every operation of the library, with its default policy.
+namespace every_operation {
+
+struct rejection : ratify::acceptance_policy {
+  static constexpr ratify::acceptance_rule rule = ratify::acceptance_rule::rejection;
+};
+struct replay : ratify::recurrence_policy {
+  static constexpr auto mode = ratify::recurrence_mode::replay;
+};
+struct read : ratify::recurrence_policy {
+  static constexpr auto mode = ratify::recurrence_mode::read;
+};
+
+}  // namespace every_operation
+
+/// Calls `f(prepared<Executor>&)` for every operation of the library and every mode of it that has kernels of its own,
+/// at default knobs.
 template <class Executor, class F>
 void for_each_operation(Executor& on, F&& f) {
   using ratify::e4m3;
@@ -92,9 +107,9 @@ void for_each_operation(Executor& on, F&& f) {
   auto const numbers = [&](auto format, size_t n) { return random.normals<decltype(format)>(n); };
   std::vector<int32_t> const starts = {0, 3, 8};
   auto const begin = [&](char const* name) { return std::make_unique<prepared<Executor>>(on, name); };
-  {
-    auto const t = begin("acceptance");
-    using policy = ratify::acceptance_policy;
+  auto const acceptance = [&](char const* name, auto rule) {
+    auto const t = begin(name);
+    using policy = decltype(rule);
     typename ratify::acceptance<policy>::params p;
     constexpr int vocab = 1000;
     p.logits = {t->input(numbers(typename policy::logit_format{}, 8 * vocab)), vocab};
@@ -117,9 +132,18 @@ void for_each_operation(Executor& on, F&& f) {
     p.requests = 2;
     p.vocab = vocab;
     p.max_drafts = 4;
+    if constexpr (policy::rule == ratify::acceptance_rule::rejection) {
+      std::vector<int32_t> candidates(2 * 4 * 3);
+      for (size_t i = 0; i < candidates.size(); ++i) candidates[i] = static_cast<int32_t>(1 + i % 9);
+      p.draft_candidates = {t->input(candidates), 12, 3};
+      p.draft_candidate_q = {t->input(random.uniforms<float>(candidates.size(), 0.1f, 1.0f)), 12, 3};
+      p.candidates = 3;
+    }
     t->template operation<ratify::acceptance<policy>>(p);
     f(*t);
-  }
+  };
+  acceptance("acceptance", ratify::acceptance_policy{});
+  acceptance("acceptance, rejection", every_operation::rejection{});
   constexpr int page = 16, max_pages = 5, d = 256;
   std::vector<int32_t> const table = {0, 2, 4, 6, 8, 1, 3, 5, 7, 9}, lengths = {70, 40};
   {
@@ -279,9 +303,9 @@ void for_each_operation(Executor& on, F&& f) {
     t->template operation<ratify::qk_norm_rotary<policy>>(p);
     f(*t);
   }
-  {
-    auto const t = begin("recurrence");
-    using policy = ratify::recurrence_policy;
+  auto const recurrence = [&](char const* name, auto mode) {
+    auto const t = begin(name);
+    using policy = decltype(mode);
     typename ratify::recurrence<policy>::params p;
     constexpr int state = 2 * policy::key_dim * policy::value_dim;
     auto g = numbers(float{}, 16);
@@ -294,9 +318,23 @@ void for_each_operation(Executor& on, F&& f) {
     p.state_pool = t->changed(numbers(float{}, 11 * state));
     p.slot_stride = state;
     p.query_start = t->input(starts);
-    p.initial_slot = t->input(std::vector<int32_t>{0, 1});
-    p.selector = t->input(std::vector<int32_t>{0, 2});
-    p.snapshot_slot = {t->input(std::vector<int32_t>{2, 3, 4, -1, -1, 5, 6, 7, 8, 9}), 5};
+    if constexpr (policy::mode == ratify::recurrence_mode::replay) {
+      constexpr int places = 16;
+      p.slot = t->input(std::vector<int32_t>{2, 0});
+      p.ring_start = t->input(std::vector<int32_t>{14, 3});
+      p.ring_count = t->input(std::vector<int32_t>{4, 0});
+      p.flush = t->input(std::vector<int32_t>{1, 0});
+      p.ring_k = {t->changed(numbers(float{}, 11 * places * 128)), places * 128};
+      p.ring_u = {t->changed(numbers(float{}, 11 * places * 256)), places * 256};
+      p.ring_g = {t->changed(std::vector<float>(11 * places * 2, -0.25f)), places * 2};
+      p.ring_places = places;
+    } else {
+      p.initial_slot = t->input(std::vector<int32_t>{0, 1});
+    }
+    if constexpr (policy::mode == ratify::recurrence_mode::snapshots) {
+      p.selector = t->input(std::vector<int32_t>{0, 2});
+      p.snapshot_slot = {t->input(std::vector<int32_t>{2, 3, 4, -1, -1, 5, 6, 7, 8, 9}), 5};
+    }
     p.out = {t->template output<typename policy::output_format>(8 * 256), 256, 128};
     p.rows = 8;
     p.requests = 2;
@@ -307,7 +345,10 @@ void for_each_operation(Executor& on, F&& f) {
     p.slots = 11;
     t->template operation<ratify::recurrence<policy>>(p);
     f(*t);
-  }
+  };
+  recurrence("recurrence", ratify::recurrence_policy{});
+  recurrence("recurrence, replay", every_operation::replay{});
+  recurrence("recurrence, read", every_operation::read{});
   {
     auto const t = begin("rmsnorm");
     using policy = ratify::rmsnorm_policy;
