@@ -25,6 +25,10 @@ struct policy_bf16 : ratify::acceptance_policy {
 struct rejection : ratify::acceptance_policy {
   static constexpr auto rule = ratify::acceptance_rule::rejection;
 };
+template <class Policy>
+struct from_words : Policy {
+  using logit_format = ratify::acceptance_word;
+};
 
 /// Requests of one launch.
 struct batch {
@@ -207,6 +211,49 @@ struct launched {
 template <class Policy = ratify::acceptance_policy, class Executor>
 outputs run(Executor& on, batch const& b) {
   return launched<Policy, Executor>(on, b).run();
+}
+
+/// The same by way of summaries: one of each shard, `places` words a row, then the decision from all of them.
+template <class Policy, class Executor>
+outputs run_from_words(Executor& on, batch const& b, int places) {
+  launched<Policy, Executor> all(on, b);
+  size_t const words_of_shard = all.rows * size_t(places);
+  buffer<ratify::acceptance_word, Executor> words(on, words_of_shard * size_t(b.shards));
+  for (int s = 0; s < b.shards; ++s) {
+    using summary = ratify::acceptance_summary<Policy>;
+    typename summary::params q;
+    q.logits = {all.p.logits.data + s * all.p.shard_stride, all.p.logits.stride};
+    q.query_start = all.p.query_start;
+    q.temperature = all.p.temperature;
+    q.top_p = all.p.top_p;
+    q.top_k = all.p.top_k;
+    q.words = {words.data() + size_t(s) * words_of_shard, places};
+    q.rows = all.p.rows;
+    q.requests = all.p.requests;
+    q.max_drafts = all.p.max_drafts;
+    q.first_id = s * all.p.shard_vocab;
+    q.vocab = std::min(all.p.shard_vocab, b.vocab - q.first_id);
+    q.places = places;
+    auto const ok = launch<summary>(q, on);
+    REQUIRE_MESSAGE(ok, ok.reason());
+  }
+  using operation = ratify::acceptance<from_words<Policy>>;
+  typename operation::params p;
+  p.logits = {words.data(), places};
+  p.shards = b.shards;
+  p.shard_vocab = places;
+  p.shard_stride = static_cast<int64_t>(words_of_shard);
+  auto const& from = all.p;
+  p.query_start = from.query_start, p.draft = from.draft, p.temperature = from.temperature, p.top_p = from.top_p;
+  p.top_k = from.top_k, p.seed = from.seed, p.position = from.position, p.end_tokens = from.end_tokens;
+  p.end_count = from.end_count, p.limit = from.limit, p.draft_candidates = from.draft_candidates;
+  p.draft_candidate_q = from.draft_candidate_q, p.draft_probs = from.draft_probs, p.candidates = from.candidates;
+  p.tokens = from.tokens, p.emitted = from.emitted, p.accepted = from.accepted, p.finish = from.finish;
+  p.row_status = from.row_status, p.rows = from.rows, p.requests = from.requests, p.vocab = from.vocab;
+  p.max_drafts = from.max_drafts;
+  auto const ok = launch<operation>(p, on);
+  REQUIRE_MESSAGE(ok, ok.reason());
+  return {all.tokens.read(), all.emitted.read(), all.accepted.read(), all.finish.read(), all.row_status.read()};
 }
 
 void check_equal(outputs const& got, outputs const& expected) {
@@ -554,6 +601,45 @@ TEST_CASE_TEMPLATE("shards of the logits give what the whole gives", Policy, rat
   }
 }
 
+TEST_CASE_TEMPLATE("summaries of shards give what the whole gives, or say that they cannot", Policy,
+                   ratify::acceptance_policy, rejection) {
+  random_source random(16);
+  int refused = 0, equal = 0;
+  for (int trial = 0; trial < scaled(150); ++trial) {
+    batch b;
+    b.vocab = random.one_of({8, 15, 57, 128, 264, 1000, 2050, 4100, 17000});
+    b.shards = random.one_of({1, 2, 4, 8});
+    if ((b.vocab + b.shards - 1) / b.shards * (b.shards - 1) >= b.vocab) continue;
+    int const places = random.one_of({1, 2, 20, 64, 512}), shard = (b.vocab + b.shards - 1) / b.shards;
+    b.max_drafts = random.integer(0, 3);
+    b.candidates = random.one_of({0, -1, 5});
+    b.end_tokens = {0};
+    auto r = random_request<float>(random, b.vocab, b.max_drafts);
+    for (size_t t = 0; t < r.draft.size() && b.candidates != 0; ++t)
+      r.source.push_back(random_source_of(random, r.rows[t], b.candidates));
+    b.requests = {r, greedy(b.vocab, {3, 5}, {3})};
+    if (b.max_drafts == 0) b.requests.pop_back();
+    int const asked = r.temperature < 1e-5f ? 1 : r.top_k > 0 && r.top_k < shard ? r.top_k : shard;
+    auto expected = twin<Policy>(b);
+    if (asked > places && !r.rows.empty()) {
+      ++refused;
+      auto& first = b.requests[0];
+      for (auto& row : first.rows) row.assign(row.size(), NAN);  // as though all rows were bad
+      expected = twin<Policy>(b);
+      std::fill_n(expected.row_status.begin(), first.rows.size(), 2);
+      b.requests[0] = r;
+    } else {
+      ++equal;
+    }
+    CAPTURE(trial);
+    CAPTURE(b.vocab);
+    CAPTURE(b.shards);
+    CAPTURE(places);
+    on_each_executor([&](auto& on) { check_equal(run_from_words<Policy>(on, b, places), expected); });
+  }
+  if (scale() >= 1.0) CHECK(std::min(refused, equal) > 20);
+}
+
 TEST_CASE("shards of 248320 logits give what the whole gives") {
   random_source random(15);
   batch b;
@@ -571,7 +657,12 @@ TEST_CASE("shards of 248320 logits give what the whole gives") {
   auto const expected = twin(b);
   for (int shards : {2, 4, 7, 8}) {
     b.shards = shards;
-    on_each_executor([&](auto& on) { check_equal(run(on, b), expected); });
+    on_each_executor([&](auto& on) {
+      check_equal(run(on, b), expected);
+      auto const words = run_from_words<ratify::acceptance_policy>(on, b, 20);
+      CHECK(words.tokens == std::vector<int32_t>{expected.tokens[0], -1});
+      CHECK(words.row_status == std::vector<int32_t>{0, 2});
+    });
   }
 }
 
@@ -1284,7 +1375,8 @@ TEST_CASE("acceptance says which rule a launch breaks") {
     q.shards = shards;
     q.shard_vocab = each;
     CHECK(reason(q) ==
-          "ratify::acceptance: shards of shard_vocab ids must hold vocab ids, the last of them one or more");
+          "ratify::acceptance: shards of shard_vocab ids must hold vocab ids, the last of them one or more; of "
+          "acceptance_word, shard_vocab is the words of a summary, 1 to 512");
   }
   q.shards = 2;
   q.shard_vocab = 3;
@@ -1312,6 +1404,41 @@ TEST_CASE("acceptance says which rule a launch breaks") {
   q.rows = q.requests = 1;
   CHECK(operation::workspace_bytes(q, host()) == 4);
   CHECK(operation::launch(q, {}, host()).code() == ratify::status_code::workspace_too_small);
+}
+
+TEST_CASE("a summary says which rule a launch breaks") {
+  using operation = ratify::acceptance_summary<ratify::acceptance_policy>;
+  operation::params p;
+  p.vocab = p.places = 4;
+  auto const reason = [](operation::params const& q) { return std::string(operation::can_launch(q, host()).reason()); };
+  CHECK(reason(p) == "");
+  auto q = p;
+  q.rows = -1;
+  CHECK(reason(q) == "ratify::acceptance_summary: rows must not be negative");
+  q = p;
+  q.requests = -1;
+  CHECK(reason(q) == "ratify::acceptance_summary: requests must not be negative");
+  for (auto const& [first, vocab] : std::vector<std::pair<int, int>>{{-1, 4}, {0, 0}, {4194301, 4}, {INT32_MAX, 1}}) {
+    q = p;
+    q.first_id = first;
+    q.vocab = vocab;
+    CHECK(reason(q) ==
+          "ratify::acceptance_summary: first_id must not be negative, vocab at least 1, and their sum at most 4194304");
+  }
+  q = p;
+  q.max_drafts = -1;
+  CHECK(reason(q) == "ratify::acceptance_summary: max_drafts must not be negative");
+  for (int places : {0, 513}) {
+    q = p;
+    q.places = places;
+    CHECK(reason(q) == "ratify::acceptance_summary: places must be 1 to 512");
+  }
+  using words = ratify::acceptance<from_words<rejection>>;
+  words::params w;
+  w.vocab = 4;
+  CHECK_FALSE(words::can_launch(w, host()));
+  w.shard_vocab = 512;
+  CHECK(words::can_launch(w, host()));
 }
 
 TEST_CASE("acceptance supports both rules and three logit formats") {

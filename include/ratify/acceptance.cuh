@@ -10,6 +10,8 @@ RATIFY_BEGIN_NAMESPACE
 
 template <class Policy>
 inline constexpr bool is_supported_acceptance = detail::acceptance_support<Policy>::value;
+template <class Policy>
+inline constexpr bool is_supported_acceptance_summary = detail::acceptance_summary_support<Policy>::value;
 
 #if !defined(__CUDACC_RTC__)
 
@@ -30,7 +32,8 @@ inline constexpr bool is_supported_acceptance = detail::acceptance_support<Polic
 /// Emission ends after an end token, at the limit, or before a bad row.
 ///
 /// Logits may lie in shards of the vocabulary, one after another in memory, as an all-gather leaves them: the same
-/// decisions to the bit. `params::cursors` asks for what the next round's recurrence and convolution read, written on the device.
+/// decisions to the bit. `params::cursors` asks for what the next round's recurrence and convolution read, written on
+/// the device.
 ///
 /// @tparam Policy derives from `acceptance_policy`
 /// Parameters: `acceptance_params`; outputs must not overlap inputs. A request without rows, or whose query_start is
@@ -54,15 +57,44 @@ struct acceptance : detail::operation<acceptance<Policy>, acceptance_params<Poli
   static status stages(acceptance_params<Policy> const& p, workspace w, Executor const&, Visitor&& visit) {
     if (p.rows == 0 || p.requests == 0) return {};
     detail::acceptance_kernel_params<Policy> const all{p, static_cast<int32_t*>(w.pointer)};
-    status s = p.vocab <= one_warp_vocab ? visit(stage<detail::acceptance_row_kernel<Policy, 32>>{{p.rows}, all})
-                                         : visit(stage<detail::acceptance_row_kernel<Policy, 512>>{{p.rows}, all});
+    int64_t entries = p.vocab;
+    if constexpr (RATIFY_STD::is_same_v<typename Policy::logit_format, acceptance_word>)
+      entries = int64_t{p.shards} * p.shard_vocab;
+    status s = entries <= detail::one_warp_entries
+                   ? visit(stage<detail::acceptance_row_kernel<Policy, 32>>{{p.rows}, all})
+                   : visit(stage<detail::acceptance_row_kernel<Policy, 512>>{{p.rows}, all});
     using kernel = detail::acceptance_kernel<Policy>;
     if (s) s = visit(stage<kernel>{{detail::elementwise_blocks<kernel>(p.requests)}, all});
     return s;
   }
- private:
-  /// Up to here a warp reads the row in little time, and meeting it costs least.
-  static constexpr int one_warp_vocab = 2048;
+};
+
+/// The first entries of each row of a shard of logits: what the other ranks need to know of it where top_k is set, so
+/// that they exchange `places` words a row and not the shard. `acceptance` under a policy with `logit_format`
+/// acceptance_word decides from the gathered words [shards, rows, places] as from the whole logits, to the bit: the
+/// first top_k entries of the whole are among the first top_k of each shard, and nothing behind them is ever looked at.
+///
+/// A row whose top_k is off or above `places` (and above the shard's ids), unless it is greedy, is not summarised, for
+/// its masses are those of the whole vocabulary: `acceptance` gives it row_status 2 and takes it for bad.
+///
+/// @tparam Policy derives from `acceptance_policy`; its rule does not matter
+/// Parameters: `acceptance_summary_params`. Rows of no request, or of one whose query_start is out of range, get words
+/// of 0. Reads the logits twice (small top_k) or up to 7 times. No workspace. Status: `unsupported` with the rule's
+/// text.
+template <class Policy>
+struct acceptance_summary : detail::operation<acceptance_summary<Policy>, acceptance_summary_params<Policy>> {
+  RATIFY_ACCEPTANCE_SUMMARY_RULES(RATIFY_RULE_ASSERT)
+  static char const* reason(acceptance_summary_params<Policy> const& p) {
+    return detail::acceptance_summary_support<Policy>::reason(p);
+  }
+  static size_t scratch_bytes(acceptance_summary_params<Policy> const&) { return 0; }
+  template <class Executor, class Visitor>
+  static status stages(acceptance_summary_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
+    if (p.rows == 0 || p.requests == 0) return {};
+    return p.vocab <= detail::one_warp_entries
+               ? visit(stage<detail::acceptance_summary_kernel<Policy, 32>>{{p.rows}, p})
+               : visit(stage<detail::acceptance_summary_kernel<Policy, 512>>{{p.rows}, p});
+  }
 };
 
 #endif

@@ -12,8 +12,14 @@ enum class acceptance_rule {
   rejection  ///< a draft drawn from q is accepted with p / q, else replaced by a draw from what p has over q
 };
 
+/// One of the first entries of a row of logits, as `acceptance_summary` writes it: logit and id in one word that is
+/// larger the earlier the entry stands in the order; 0: none.
+struct acceptance_word {
+  uint64_t bits;
+};
+
 struct acceptance_policy {
-  using logit_format = float;                                        ///< float, f16 or bf16
+  using logit_format = float;                                        ///< float, f16, bf16, or acceptance_word
   static constexpr acceptance_rule rule = acceptance_rule::coupled;  ///< coupled or rejection
 };
 

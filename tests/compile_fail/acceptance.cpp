@@ -14,7 +14,7 @@ struct policy {
   static constexpr auto rule = ratify::acceptance_rule::coupled;
 };
 #elif RATIFY_CASE == 2
-// EXPECT: ratify::acceptance: logit_format must be float, f16 or bf16
+// EXPECT: ratify::acceptance: logit_format must be float, f16, bf16 or acceptance_word
 struct policy : ratify::acceptance_policy {
   using logit_format = double;
 };

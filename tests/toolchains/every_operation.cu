@@ -23,6 +23,7 @@ struct read_policy : ratify::recurrence_policy {
 int launch_everything(ratify::cuda_executor& on) {
   int launched = 0;
   launched += bool(launch<ratify::acceptance<ratify::acceptance_policy>>(on));
+  launched += bool(launch<ratify::acceptance_summary<ratify::acceptance_policy>>(on));
   launched += bool(launch<ratify::append<ratify::append_policy>>(on));
   launched += bool(launch<ratify::attention<ratify::attention_policy>>(on));
   launched += bool(launch<ratify::convolution<ratify::convolution_policy>>(on));

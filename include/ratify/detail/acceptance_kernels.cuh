@@ -8,6 +8,9 @@
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
 
+/// Up to here a warp reads the row in little time, and meeting it costs least.
+inline constexpr int one_warp_entries = 2048;
+
 /// A request's rows in a launch.
 struct request_rows {
   int begin, count;  ///< count 0: not in this round, or its bounds are out of range
@@ -17,6 +20,19 @@ RATIFY_HD inline request_rows rows_of_request(int32_t const* query_start, int re
   int64_t const begin = query_start[request], end = query_start[request + 1];
   if (begin < 0 || end < begin || end > rows || end - begin > most) return {0, 0};
   return {static_cast<int>(begin), static_cast<int>(end - begin)};
+}
+
+/// The last request that begins at this row or before.
+RATIFY_HD inline int request_of_row(int32_t const* query_start, int requests, int row) {
+  int request = 0;
+  for (int above = requests; above - request > 1;) {
+    int const middle = request + (above - request) / 2;
+    if (query_start[middle] <= row)
+      request = middle;
+    else
+      above = middle;
+  }
+  return request;
 }
 
 /// `Threads` is no arithmetic: any number gives the same tokens.
@@ -33,14 +49,7 @@ struct acceptance_row_kernel {
   RATIFY_HD static void run(Block const& block, params const& all, shared_storage<Block>& storage) {
     acceptance_params<Policy> const& p = all.p;
     int const row = block.block_x();
-    int request = 0;  // the last that begins at this row or before
-    for (int above = p.requests; above - request > 1;) {
-      int const middle = request + (above - request) / 2;
-      if (p.query_start[middle] <= row)
-        request = middle;
-      else
-        above = middle;
-    }
+    int const request = request_of_row(p.query_start, p.requests, row);
     request_rows const own = rows_of_request(p.query_start, request, p.rows, int64_t{p.max_drafts} + 1);
     device::drawn out{-1, false};
     if (row >= own.begin && row < own.begin + own.count) {
@@ -52,17 +61,30 @@ struct acceptance_row_kernel {
     }
     if (block.thread() != 0) return;
     all.row_token[row] = out.token;
-    p.row_status[row] = out.bad ? 1 : 0;
+    int status = out.bad ? 1 : 0;
+    if constexpr (is_summarised)
+      for (int s = 0; out.bad && s < p.shards; ++s)
+        if (p.logits.row(row)[s * p.shard_stride].bits == device::no_summary) status = 2;
+    p.row_status[row] = status;
   }
  private:
+  static constexpr bool is_summarised = RATIFY_STD::is_same_v<typename Policy::logit_format, acceptance_word>;
+
+  RATIFY_HD static auto view_of(acceptance_params<Policy> const& p, typename Policy::logit_format const* row) {
+    if constexpr (is_summarised)
+      return device::summarised_row{row, p.vocab, p.shards, p.shard_vocab, p.shard_stride};
+    else
+      return device::logits_row<typename Policy::logit_format>{row, p.vocab, p.shards > 1 ? p.shard_vocab : p.vocab,
+                                                               p.shard_stride};
+  }
+
   /// Row t of a request of n drafts.
   RATIFY_ANY_BLOCK
   template <class Block>
   RATIFY_HD static device::drawn row_token(Block const& block, acceptance_params<Policy> const& p, int request, int t,
                                            int n, typename Policy::logit_format const* row, device::sampling const& how,
                                            shared_storage<Block>& storage) {
-    device::logits_row<typename Policy::logit_format> const logits{row, p.vocab, p.shards > 1 ? p.shard_vocab : p.vocab,
-                                                                   p.shard_stride};
+    auto const logits = view_of(p, row);
     auto const seed = static_cast<uint64_t>(p.seed[request]);
     uint64_t const position = static_cast<uint64_t>(p.position[request]) + static_cast<uint64_t>(t);
     if constexpr (static_cast<acceptance_rule>(Policy::rule) == acceptance_rule::coupled) {
@@ -110,6 +132,30 @@ struct acceptance_kernel {
     p.accepted[request] = out.accepted;
     p.finish[request] = static_cast<int32_t>(out.finish);
     device::advance_cursors(p.cursors, request, out.emitted);
+  }
+};
+
+template <class Policy, int Threads>
+struct acceptance_summary_kernel {
+  using params = acceptance_summary_params<Policy>;
+  static constexpr char const* name = "acceptance_summary_kernel";
+  static constexpr int block_threads = Threads;
+  template <class Block>
+  using shared_storage = device::draw_storage<Block>;
+
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
+    int const row = block.block_x();
+    int const request = request_of_row(p.query_start, p.requests, row);
+    request_rows const own = rows_of_request(p.query_start, request, p.rows, int64_t{p.max_drafts} + 1);
+    acceptance_word* const words = p.words.row(row);
+    if (row >= own.begin && row < own.begin + own.count) {
+      device::sampling const how{p.temperature[request], p.top_p[request], p.top_k[request]};
+      device::summarise_row(block, p.logits.row(row), p.vocab, p.first_id, how, words, p.places, storage);
+    } else {
+      for (int i = block.thread(); i < p.places; i += block_threads) words[i].bits = 0;
+    }
   }
 };
 

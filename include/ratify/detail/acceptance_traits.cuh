@@ -6,16 +6,16 @@
 #include <ratify/status.hpp>
 #include <ratify/views.hpp>
 
-#define RATIFY_ACCEPTANCE_RULES(RULE)                                                                        \
-  RULE(policy, (RATIFY_STD::is_base_of_v<acceptance_policy, Policy>),                                        \
-       "ratify::acceptance: the policy must derive from ratify::acceptance_policy")                          \
-  RULE(logit_format, (detail::is_one_of_v<typename Policy::logit_format, float, f16, bf16>),                 \
-       "ratify::acceptance: logit_format must be float, f16 or bf16")                                        \
-  RULE(rule_type, (RATIFY_STD::is_same_v<RATIFY_STD::remove_cv_t<decltype(Policy::rule)>, acceptance_rule>), \
-       "ratify::acceptance: rule must be a ratify::acceptance_rule")                                         \
-  RULE(rule,                                                                                                 \
-       (static_cast<acceptance_rule>(Policy::rule) == acceptance_rule::coupled ||                            \
-        static_cast<acceptance_rule>(Policy::rule) == acceptance_rule::rejection),                           \
+#define RATIFY_ACCEPTANCE_RULES(RULE)                                                                         \
+  RULE(policy, (RATIFY_STD::is_base_of_v<acceptance_policy, Policy>),                                         \
+       "ratify::acceptance: the policy must derive from ratify::acceptance_policy")                           \
+  RULE(logit_format, (detail::is_one_of_v<typename Policy::logit_format, float, f16, bf16, acceptance_word>), \
+       "ratify::acceptance: logit_format must be float, f16, bf16 or acceptance_word")                        \
+  RULE(rule_type, (RATIFY_STD::is_same_v<RATIFY_STD::remove_cv_t<decltype(Policy::rule)>, acceptance_rule>),  \
+       "ratify::acceptance: rule must be a ratify::acceptance_rule")                                          \
+  RULE(rule,                                                                                                  \
+       (static_cast<acceptance_rule>(Policy::rule) == acceptance_rule::coupled ||                             \
+        static_cast<acceptance_rule>(Policy::rule) == acceptance_rule::rejection),                            \
        "ratify::acceptance: rule must be acceptance_rule::coupled or acceptance_rule::rejection")
 #define RATIFY_ACCEPTANCE_LAUNCH_RULES(RULE)                                                                           \
   RULE(rows, (p.rows >= 0), "ratify::acceptance: rows must not be negative")                                           \
@@ -45,10 +45,22 @@
        (p.cursors.round_rows >= 1 && p.cursors.round_rows <= p.cursors.ring_places / 2)),                              \
       "ratify::acceptance: cursors.round_rows must be 1 to ring_places / 2, so that a round finds room after a flush") \
   RULE(shards, (p.shards >= 1), "ratify::acceptance: shards must be at least 1")                                       \
-  RULE(shard_vocab,                                                                                                    \
-       (p.shards == 1 || (p.shard_vocab >= 1 && (p.shards - int64_t{1}) * p.shard_vocab < p.vocab &&                   \
-                          int64_t{p.shards} * p.shard_vocab >= p.vocab)),                                              \
-       "ratify::acceptance: shards of shard_vocab ids must hold vocab ids, the last of them one or more")
+  RULE(shard_vocab, (detail::shards_hold(p)),                                                                          \
+       "ratify::acceptance: shards of shard_vocab ids must hold vocab ids, the last of them one or more; of "          \
+       "acceptance_word, shard_vocab is the words of a summary, 1 to 512")
+#define RATIFY_ACCEPTANCE_SUMMARY_RULES(RULE)                                                \
+  RULE(policy, (RATIFY_STD::is_base_of_v<acceptance_policy, Policy>),                        \
+       "ratify::acceptance_summary: the policy must derive from ratify::acceptance_policy")  \
+  RULE(logit_format, (detail::is_one_of_v<typename Policy::logit_format, float, f16, bf16>), \
+       "ratify::acceptance_summary: logit_format must be float, f16 or bf16")
+#define RATIFY_ACCEPTANCE_SUMMARY_LAUNCH_RULES(RULE)                                                                 \
+  RULE(rows, (p.rows >= 0), "ratify::acceptance_summary: rows must not be negative")                                 \
+  RULE(requests, (p.requests >= 0), "ratify::acceptance_summary: requests must not be negative")                     \
+  RULE(vocab, (p.first_id >= 0 && p.vocab >= 1 && p.vocab <= detail::acceptance_most_words - p.first_id),            \
+       "ratify::acceptance_summary: first_id must not be negative, vocab at least 1, and their sum at most 4194304") \
+  RULE(max_drafts, (p.max_drafts >= 0), "ratify::acceptance_summary: max_drafts must not be negative")               \
+  RULE(places, (p.places >= 1 && p.places <= detail::acceptance_most_places),                                        \
+       "ratify::acceptance_summary: places must be 1 to 512")
 
 RATIFY_BEGIN_NAMESPACE
 
@@ -56,6 +68,8 @@ namespace detail {
 /// Bits of a token id, and the largest vocabulary.
 inline constexpr int acceptance_id_bits = 22;
 inline constexpr int acceptance_most_words = 1 << acceptance_id_bits;
+/// Entries a list in shared memory holds, and a summary.
+inline constexpr int acceptance_most_places = 512;
 }  // namespace detail
 
 /// Where each request stands between rounds, as recurrence and convolution read it, kept on the device: a round keeps
@@ -104,19 +118,47 @@ struct acceptance_params {
   int32_t* emitted = nullptr;                  ///< [requests]
   int32_t* accepted = nullptr;                 ///< [requests]: emitted tokens that were drafts
   int32_t* finish = nullptr;                   ///< [requests]: an `acceptance_finish`
-  int32_t* row_status = nullptr;               ///< [rows]: 0, or 1 for a bad row
-  acceptance_cursors cursors;                  ///< what the next round\'s operations read
+  int32_t* row_status =
+      nullptr;  ///< [rows]: 0; 1 for a bad row; 2, which counts as one, where the summary lacks top_k entries
+  acceptance_cursors cursors;  ///< what the next round\'s operations read
   int rows = 0;
   int requests = 0;
   int vocab = 0;             ///< of all shards
   int shards = 1;            ///< shard s holds ids s * shard_vocab up of every row; the last one may hold fewer
-  int shard_vocab = 0;       ///< not read where shards is 1
+  int shard_vocab = 0;       ///< not read where shards is 1; of acceptance_word: the words of a summary
   int64_t shard_stride = 0;  ///< elements from a row in a shard to the row in the next one
   int max_drafts = 0;
   int candidates = 0;
 };
 
+/// One launch of `acceptance_summary`: a shard of the logits, and what `acceptance` is told of the requests.
+template <class Policy>
+struct acceptance_summary_params {
+  using logit_format = typename Policy::logit_format;
+  rows_view<logit_format const> logits;  ///< [rows, vocab] of the shard
+  int32_t const* query_start = nullptr;  ///< [requests + 1]
+  float const* temperature = nullptr;    ///< [requests]
+  float const* top_p = nullptr;          ///< [requests]
+  int32_t const* top_k = nullptr;        ///< [requests]
+  rows_view<acceptance_word> words;      ///< [rows, places]
+  int rows = 0;
+  int requests = 0;
+  int max_drafts = 0;
+  int first_id = 0;  ///< of the shard
+  int vocab = 0;     ///< ids of the shard
+  int places = 0;    ///< 1 to 512: the largest top_k that can be asked for
+};
+
 namespace detail {
+
+template <class Policy>
+RATIFY_HD constexpr bool shards_hold(acceptance_params<Policy> const& p) {
+  if constexpr (RATIFY_STD::is_same_v<typename Policy::logit_format, acceptance_word>)
+    return p.shard_vocab >= 1 && p.shard_vocab <= acceptance_most_places;
+  else
+    return p.shards == 1 || (p.shard_vocab >= 1 && (p.shards - int64_t{1}) * p.shard_vocab < p.vocab &&
+                             int64_t{p.shards} * p.shard_vocab >= p.vocab);
+}
 
 /// What both kernels get.
 template <class Policy>
@@ -130,6 +172,15 @@ struct acceptance_support {
   static constexpr bool value = true RATIFY_ACCEPTANCE_RULES(RATIFY_RULE_TEST);
   RATIFY_HD static constexpr char const* reason(acceptance_params<Policy> const& p) {
     RATIFY_ACCEPTANCE_LAUNCH_RULES(RATIFY_RULE_REASON)
+    return nullptr;
+  }
+};
+
+template <class Policy>
+struct acceptance_summary_support {
+  static constexpr bool value = true RATIFY_ACCEPTANCE_SUMMARY_RULES(RATIFY_RULE_TEST);
+  RATIFY_HD static constexpr char const* reason(acceptance_summary_params<Policy> const& p) {
+    RATIFY_ACCEPTANCE_SUMMARY_LAUNCH_RULES(RATIFY_RULE_REASON)
     return nullptr;
   }
 };

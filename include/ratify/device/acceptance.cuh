@@ -129,7 +129,10 @@ struct logits_row {
   int shard_vocab;       ///< vocab: whole
   int64_t shard_stride;  ///< elements from the row in a shard to the row in the next one
 
-  RATIFY_HD Format at(int32_t id) const { return data[id / shard_vocab * shard_stride + id % shard_vocab]; }
+  /// The word of a token's entry.
+  RATIFY_HD uint64_t word_of(int32_t id) const {
+    return order_word(to_float(data[id / shard_vocab * shard_stride + id % shard_vocab]), id);
+  }
   RATIFY_HD int shards() const { return detail::ceil_div(vocab, shard_vocab); }
   RATIFY_HD logits_shard<Format> shard(int s) const {
     int const begin = s * shard_vocab;
@@ -140,6 +143,29 @@ template <class Format>
 RATIFY_HD inline logits_row<Format> whole_row(Format const* logits, int vocab) {
   return {logits, vocab, vocab, 0};
 }
+
+/// The first entries of a row, in summaries of `places` words, one for each shard of the vocabulary.
+struct summarised_row {
+  acceptance_word const* data;
+  int vocab;  ///< of the row that was summarised
+  int count;  ///< of summaries
+  int places;
+  int64_t shard_stride;  ///< elements from a summary to that of the next shard
+
+  RATIFY_HD uint64_t word_of(int32_t id) const {
+    for (int s = 0; s < count; ++s)
+      for (int i = 0; i < places; ++i) {
+        uint64_t const word = data[s * shard_stride + i].bits;
+        if (word != 0 && id_of_word(word) == id) return word;
+      }
+    return 0;
+  }
+  RATIFY_HD int shards() const { return count; }
+  RATIFY_HD logits_shard<acceptance_word> shard(int s) const { return {data + s * shard_stride, 0, places}; }
+};
+
+/// What stands in a summary of a row whose top_k asks for more entries than a summary holds.
+inline constexpr uint64_t no_summary = ~uint64_t{0};
 
 /// The distribution a draft was drawn from: its weights over some candidates, or over the vocabulary; all nullptr: the
 /// draft was chosen, which is a distribution of one token. Weights need no particular sum. A candidate that is no token
@@ -161,9 +187,9 @@ struct selected {
 };
 
 inline constexpr int selection_bins = 2048;
-inline constexpr int selection_places = 512;  ///< entries a list in shared memory holds
-inline constexpr int selection_direct = 128;  ///< rows this short go into the list whole
-inline constexpr int selection_levels = 5;    ///< digits of a word: 11, 11 and 10 bits of the key, 11 and 11 of the id
+inline constexpr int selection_places = acceptance_most_places;  ///< entries a list in shared memory holds
+inline constexpr int selection_direct = 128;                     ///< rows this short go into the list whole
+inline constexpr int selection_levels = 5;  ///< digits of a word: 11, 11 and 10 bits of the key, 11 and 11 of the id
 
 template <class Block>
 struct selection_storage {
@@ -244,9 +270,9 @@ enum class entry_weight {
 };
 
 /// A row of logits and what gives its entries their weights.
-template <class Format, class Shares>
+template <class Row, class Shares>
 struct weighed_row {
-  device::logits_row<Format> logits;
+  Row logits;
   float maximum, temperature;
   uint64_t lowest;  ///< entries whose word is smaller are cut by top-k or top-p
   Shares shares;
@@ -262,6 +288,12 @@ struct weighed_row {
 
 inline constexpr int words_at_once = 4;
 
+template <class Format>
+RATIFY_HD inline uint64_t word_of_entry(Format logit, int32_t id) {
+  return device::order_word(to_float(logit), id);
+}
+RATIFY_HD inline uint64_t word_of_entry(acceptance_word word, int32_t) { return word.bits; }
+
 /// Words of a shard's entries first, first + threads, ...; 0 past its end. Loads first, so that they are under way
 /// together.
 template <int Threads, class Format>
@@ -276,7 +308,7 @@ RATIFY_HD inline void load_words(device::logits_shard<Format> const& shard, int 
   RATIFY_UNROLL
   for (int u = 0; u < words_at_once; ++u) {
     int const at = first + u * Threads;
-    words[u] = at < shard.count ? device::order_word(to_float(x[u]), shard.begin + at) : 0;
+    words[u] = at < shard.count ? word_of_entry(x[u], shard.begin + at) : 0;
   }
 }
 
@@ -286,8 +318,8 @@ RATIFY_HD constexpr int digit_bits(int level) { return level == 2 ? 10 : 11; }
 /// Puts the row's words that are at least `lowest` (>= 1) into the list, in no order.
 /// @return how many there are; they are in the list if it holds so many
 RATIFY_ANY_BLOCK
-template <class Block, class Format, class Shares>
-RATIFY_HD inline int gather_words(Block const& block, weighed_row<Format, Shares> const& row, uint64_t lowest,
+template <class Block, class Row, class Shares>
+RATIFY_HD inline int gather_words(Block const& block, weighed_row<Row, Shares> const& row, uint64_t lowest,
                                   selection_storage<Block>& storage) {
   if (block.thread() == 0) storage.count = 0;
   block.barrier();
@@ -313,8 +345,8 @@ RATIFY_HD inline int gather_words(Block const& block, weighed_row<Format, Shares
 /// Sums the weights of the row's entries whose earlier digits are `prefix` by the digit of this level. With `gather`
 /// these entries also go into the list.
 RATIFY_ANY_BLOCK
-template <class Block, class Format, class Shares>
-RATIFY_HD inline void sum_by_digit(Block const& block, weighed_row<Format, Shares> const& row, entry_weight kind,
+template <class Block, class Row, class Shares>
+RATIFY_HD inline void sum_by_digit(Block const& block, weighed_row<Row, Shares> const& row, entry_weight kind,
                                    int level, uint64_t prefix, bool gather, uint64_t (&bins)[selection_bins],
                                    selection_storage<Block>& storage) {
   for (int i = block.thread(); i < selection_bins; i += Block::threads) bins[i] = 0;
@@ -397,8 +429,8 @@ RATIFY_HD inline selected select_in_list(Block const& block, int n, uint64_t bef
 
 /// The same over the whole row; `coarse` holds its weights by first digit, and target is 1 to their sum.
 RATIFY_ANY_BLOCK
-template <class Block, class Format, class Shares>
-RATIFY_HD inline selected select_in_row(Block const& block, weighed_row<Format, Shares> const& row, entry_weight kind,
+template <class Block, class Row, class Shares>
+RATIFY_HD inline selected select_in_row(Block const& block, weighed_row<Row, Shares> const& row, entry_weight kind,
                                         uint64_t target, selection_storage<Block>& storage) {
   selected at = find_digit(block, storage.coarse, 0, target, storage);
   uint64_t prefix = at.word;
@@ -426,9 +458,9 @@ struct kept_entries {
 
 /// Gives the entries their weights, in the list or by first digit. @return the sum
 RATIFY_ANY_BLOCK
-template <class Block, class Format, class Shares>
-RATIFY_HD inline uint64_t weigh(Block const& block, weighed_row<Format, Shares> const& row, entry_weight kind,
-                                int listed, selection_storage<Block>& storage) {
+template <class Block, class Row, class Shares>
+RATIFY_HD inline uint64_t weigh(Block const& block, weighed_row<Row, Shares> const& row, entry_weight kind, int listed,
+                                selection_storage<Block>& storage) {
   if (listed == 0) {
     sum_by_digit(block, row, kind, 0, 0, false, storage.coarse, storage);
     return sum_of_bins(block, storage.coarse, storage);
@@ -444,23 +476,21 @@ RATIFY_HD inline uint64_t weigh(Block const& block, weighed_row<Format, Shares> 
 
 /// The first entry, in order, at which the running weight reaches `target`, of entries that were weighed.
 RATIFY_ANY_BLOCK
-template <class Block, class Format, class Shares>
-RATIFY_HD inline selected select(Block const& block, weighed_row<Format, Shares> const& row, entry_weight kind,
-                                 int listed, uint64_t target, selection_storage<Block>& storage) {
+template <class Block, class Row, class Shares>
+RATIFY_HD inline selected select(Block const& block, weighed_row<Row, Shares> const& row, entry_weight kind, int listed,
+                                 uint64_t target, selection_storage<Block>& storage) {
   return listed > 0 ? select_in_list(block, listed, 0, target, storage)
                     : select_in_row(block, row, kind, target, storage);
 }
 
-/// Reads the row: its maximum, then top-k, then top-p of what top-k kept. Fills the row's `maximum` and `lowest`, and
-/// weighs the entries by mass; those past the top-p cut have weights too, and stand after all kept ones.
+/// The first entry's word; `own` becomes that of the thread's own entries.
 RATIFY_ANY_BLOCK
-template <class Block, class Format, class Shares>
-RATIFY_HD inline kept_entries find_kept(Block const& block, weighed_row<Format, Shares>& row,
-                                        device::sampling const& how, selection_storage<Block>& storage) {
-  int const vocab = row.logits.vocab;
-  uint64_t own = 0;
-  for (int s = 0; s < row.logits.shards(); ++s) {
-    auto const shard = row.logits.shard(s);
+template <class Block, class Row>
+RATIFY_HD inline uint64_t first_word(Block const& block, Row const& row, uint64_t& own,
+                                     selection_storage<Block>& storage) {
+  own = 0;
+  for (int s = 0; s < row.shards(); ++s) {
+    auto const shard = row.shard(s);
     for (int first = block.thread(); first < shard.count; first += words_at_once * Block::threads) {
       uint64_t words[words_at_once];
       load_words<Block::threads>(shard, first, words);
@@ -469,7 +499,52 @@ RATIFY_HD inline kept_entries find_kept(Block const& block, weighed_row<Format, 
     }
   }
   if (block.thread() == 0) storage.bound = 1;
-  uint64_t const top = block_max(block, own, storage.collective);
+  return block_max(block, own, storage.collective);
+}
+
+/// After `first_word`: puts the first `top_k` entries (all if it is off) into the list, if that is worth it, with
+/// `row.lowest` the word of the last one; others in the list lie below. @return entries in the list; 0: it is not used
+RATIFY_ANY_BLOCK
+template <class Block, class Row, class Shares>
+RATIFY_HD inline int list_first(Block const& block, weighed_row<Row, Shares>& row, int top_k, uint64_t own,
+                                selection_storage<Block>& storage) {
+  int const vocab = row.logits.vocab;
+  row.lowest = 1;
+  bool const cut = top_k > 0 && top_k < vocab;
+  if (!cut) return vocab <= selection_direct ? gather_words(block, row, 1, storage) : 0;
+  uint64_t const most = static_cast<uint64_t>(top_k);
+  int listed = 0;
+  if (top_k <= Block::threads) {
+    // The k-th largest of the threads' own maxima is a bound from below of the k-th largest entry.
+    int above = 0;
+    for (int i = 0; i < Block::threads; ++i) above += storage.collective.value[i] > own ? 1 : 0;
+    if (above == top_k - 1 && own != 0) storage.bound = own;
+    block.barrier();
+    int const n = gather_words(block, row, storage.bound, storage);
+    if (n <= selection_places) listed = n;
+    if (listed > 0) row.lowest = storage.bound;
+  }
+  if (listed == 0) {
+    sum_by_digit(block, row, entry_weight::one, 0, 0, false, storage.coarse, storage);
+    row.lowest = select_in_row(block, row, entry_weight::one, most, storage).word;
+    if (top_k <= selection_places) listed = gather_words(block, row, row.lowest, storage);
+  }
+  if (listed > top_k) {
+    for (int i = block.thread(); i < listed; i += Block::threads) storage.weight[i] = 1;
+    block.barrier();
+    row.lowest = select_in_list(block, listed, 0, most, storage).word;
+  }
+  return listed;
+}
+
+/// Reads the row: its maximum, then top-k, then top-p of what top-k kept. Fills the row's `maximum` and `lowest`, and
+/// weighs the entries by mass; those past the top-p cut have weights too, and stand after all kept ones.
+RATIFY_ANY_BLOCK
+template <class Block, class Row, class Shares>
+RATIFY_HD inline kept_entries find_kept(Block const& block, weighed_row<Row, Shares>& row, device::sampling const& how,
+                                        selection_storage<Block>& storage) {
+  uint64_t own = 0;
+  uint64_t const top = first_word(block, row.logits, own, storage);
   uint32_t const key = device::key_of_word(top), plus_infinity = 0xff800000u, minus_infinity = 0x007fffffu;
   if (key > plus_infinity || key <= minus_infinity) return {true, {-1, true}, 0, 0};
   if (key == plus_infinity || less(how.temperature, 1e-5f) || how.top_k == 1)
@@ -477,32 +552,7 @@ RATIFY_HD inline kept_entries find_kept(Block const& block, weighed_row<Format, 
 
   row.maximum = device::value_of_key(key);
   row.temperature = how.temperature;
-  row.lowest = 1;
-  bool const cut = how.top_k > 0 && how.top_k < vocab;
-  uint64_t const most = cut ? static_cast<uint64_t>(how.top_k) : 0;
-  int listed = 0;
-  if (cut && how.top_k <= Block::threads) {
-    // The k-th largest of the threads' own maxima is a bound from below of the k-th largest entry.
-    int above = 0;
-    for (int i = 0; i < Block::threads; ++i) above += storage.collective.value[i] > own ? 1 : 0;
-    if (above == how.top_k - 1 && own != 0) storage.bound = own;
-    block.barrier();
-    int const n = gather_words(block, row, storage.bound, storage);
-    if (n <= selection_places) listed = n;
-    if (listed > 0) row.lowest = storage.bound;
-  }
-  if (cut && listed == 0) {
-    sum_by_digit(block, row, entry_weight::one, 0, 0, false, storage.coarse, storage);
-    row.lowest = select_in_row(block, row, entry_weight::one, most, storage).word;
-    if (how.top_k <= selection_places) listed = gather_words(block, row, row.lowest, storage);
-  }
-  if (!cut && vocab <= selection_direct) listed = gather_words(block, row, 1, storage);
-  if (cut && listed > how.top_k) {
-    for (int i = block.thread(); i < listed; i += Block::threads) storage.weight[i] = 1;
-    block.barrier();
-    row.lowest = select_in_list(block, listed, 0, most, storage).word;
-  }
-
+  int const listed = list_first(block, row, how.top_k, own, storage);
   uint64_t total = weigh(block, row, entry_weight::mass, listed, storage);
   if (bits(how.top_p) != 0x3f800000u) {
     selected const last =
@@ -552,11 +602,11 @@ using draw_storage = detail::selection_storage<Block>;
 /// with the same storage. Reads the row twice where top-k is at most the block's threads and few entries tie, 4 to 13
 /// times otherwise; once for greedy.
 RATIFY_ANY_BLOCK
-template <class Block, class Format>
-RATIFY_HD inline drawn draw_token(Block const& block, logits_row<Format> const& logits, sampling const& how,
-                                  uint32_t random, draw_storage<Block>& storage) {
+template <class Block, class Row>
+RATIFY_HD inline drawn draw_token(Block const& block, Row const& logits, sampling const& how, uint32_t random,
+                                  draw_storage<Block>& storage) {
   using namespace detail;
-  weighed_row<Format, no_shares> row{logits, 0, 0, 1, {}};
+  weighed_row<Row, no_shares> row{logits, 0, 0, 1, {}};
   kept_entries const kept = find_kept(block, row, how, storage);
   if (kept.decided) return kept.only;
   uint64_t const target = draw_point(random, kept.total) + 1;
@@ -575,12 +625,12 @@ RATIFY_HD inline drawn draw_token(Block const& block, Format const* logits, int 
 /// weight at all, and that draw may give the draft. Otherwise as `draw_token`; reads the row up to 8 times more, and
 /// `draft_distribution::probs` as often.
 RATIFY_ANY_BLOCK
-template <class Block, class Format>
-RATIFY_HD inline drawn judge_draft(Block const& block, logits_row<Format> const& logits, sampling const& how,
-                                   int32_t draft, draft_distribution const& q, uint32_t accept_random,
-                                   uint32_t residual_random, draw_storage<Block>& storage) {
+template <class Block, class Row>
+RATIFY_HD inline drawn judge_draft(Block const& block, Row const& logits, sampling const& how, int32_t draft,
+                                   draft_distribution const& q, uint32_t accept_random, uint32_t residual_random,
+                                   draw_storage<Block>& storage) {
   using namespace detail;
-  weighed_row<Format, draft_shares> row{logits, 0, 0, 1, {q, draft, 0, 0, 0, 0}};
+  weighed_row<Row, draft_shares> row{logits, 0, 0, 1, {q, draft, 0, 0, 0, 0}};
   kept_entries const kept = find_kept(block, row, how, storage);
   if (kept.decided) return kept.only;  // where one token has all the mass, it follows, drafted or not
   block.barrier();
@@ -588,7 +638,7 @@ RATIFY_HD inline drawn judge_draft(Block const& block, logits_row<Format> const&
   entry_weight kind = entry_weight::mass;
   row.shares.p_total = total;
   if (draft >= 0 && draft < logits.vocab && measure(block, row.shares, logits.vocab, storage)) {
-    uint64_t const word = order_word(to_float(logits.at(draft)), draft);
+    uint64_t const word = logits.word_of(draft);
     uint64_t const p = word < row.lowest ? 0 : row.weight(entry_weight::mass, word);
     if (is_accepted(accept_random, row.shares.of(draft), p)) return {draft, false};
     kind = entry_weight::residual;
@@ -603,6 +653,35 @@ RATIFY_HD inline drawn judge_draft(Block const& block, logits_row<Format> const&
   }
   uint64_t const target = draw_point(residual_random, total) + 1;
   return {id_of_word(select(block, row, kind, kept.listed, target, storage).word), false};
+}
+
+/// The first entries of a shard's row, in order, as `acceptance` reads them: as many as `how` can keep of it, 0 behind
+/// them; `no_summary` first where that is more than `places` (1 to 512). Called like `draw_token`.
+/// @param first_id  id of the shard's first entry
+RATIFY_ANY_BLOCK
+template <class Block, class Format>
+RATIFY_HD inline void summarise_row(Block const& block, Format const* logits, int vocab, int32_t first_id,
+                                    sampling const& how, acceptance_word* words, int places,
+                                    draw_storage<Block>& storage) {
+  using namespace detail;
+  bool const greedy = less(how.temperature, 1e-5f) || !is_valid(how);
+  int const most = greedy ? 1 : (how.top_k > 0 && how.top_k < vocab ? how.top_k : vocab);
+  for (int i = block.thread(); i < places; i += Block::threads)
+    words[i].bits = i == 0 && most > places ? no_summary : 0;
+  if (most > places) return;
+  weighed_row<logits_row<Format>, no_shares> row{whole_row(logits, vocab), 0, 0, 1, {}};
+  uint64_t own = 0;
+  (void)first_word(block, row.logits, own, storage);
+  block.barrier();  // the words above are written
+  int listed = list_first(block, row, most, own, storage);
+  if (listed == 0) listed = gather_words(block, row, 1, storage);
+  for (int i = block.thread(); i < listed; i += Block::threads) {
+    uint64_t const word = storage.word[i];
+    if (word < row.lowest) continue;
+    int place = 0;
+    for (int j = 0; j < listed; ++j) place += storage.word[j] > word ? 1 : 0;
+    words[place].bits = word - static_cast<uint64_t>(first_id);  // a higher id stands later
+  }
 }
 
 /// What a request's round came to.
