@@ -138,12 +138,37 @@ void for_each_operation(Executor& on, F&& f) {
       p.draft_candidates = {t->input(candidates), 12, 3};
       p.draft_candidate_q = {t->input(random.uniforms<float>(candidates.size(), 0.1f, 1.0f)), 12, 3};
       p.candidates = 3;
+      p.cursors.kept = t->changed(std::vector<int32_t>{9, 9});
+      p.cursors.fresh = t->changed(std::vector<int32_t>{1, 1});
+      p.cursors.ring_start = t->changed(std::vector<int32_t>{3, 4});
+      p.cursors.ring_count = t->changed(std::vector<int32_t>{5, 6});
+      p.cursors.flush = p.cursors.next_flush = t->changed(std::vector<int32_t>{0, 1});
+      p.cursors.ring_places = 16;
+      p.cursors.round_rows = 5;
     }
     t->template operation<ratify::acceptance<policy>>(p);
     f(*t);
   };
   acceptance("acceptance", ratify::acceptance_policy{});
   acceptance("acceptance, rejection", every_operation::rejection{});
+  {
+    auto const t = begin("acceptance_summary");
+    using policy = ratify::acceptance_policy;
+    typename ratify::acceptance_summary<policy>::params p;
+    p.logits = {t->input(numbers(typename policy::logit_format{}, 8 * 1000)), 1000};
+    p.query_start = t->input(starts);
+    p.temperature = t->input(std::vector<float>{0.7f, 1.0f});
+    p.top_p = t->input(std::vector<float>{0.9f, 1.0f});
+    p.top_k = t->input(std::vector<int32_t>{50, 0});
+    p.words = {t->template output<ratify::acceptance_word>(8 * 64), 64};
+    p.rows = 8;
+    p.requests = 2;
+    p.max_drafts = 4;
+    p.vocab = 1000;
+    p.places = 64;
+    t->template operation<ratify::acceptance_summary<policy>>(p);
+    f(*t);
+  }
   constexpr int page = 16, max_pages = 5, d = 256;
   std::vector<int32_t> const table = {0, 2, 4, 6, 8, 1, 3, 5, 7, 9}, lengths = {70, 40};
   {
