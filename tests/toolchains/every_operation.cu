@@ -2,7 +2,9 @@
 // Launches one policy of every operation: what a CUDA compiler must take.
 #include <ratify/ratify.cuh>
 
-namespace {
+// Policies have a name that other files could use: of a policy without linkage, nvcc -rdc=true makes one of hidden
+// visibility, and g++ warns of every lambda that holds its parameters.
+namespace every_operation {
 
 template <class Operation>
 ratify::status launch(ratify::cuda_executor& on) {
@@ -18,9 +20,10 @@ struct read_policy : ratify::recurrence_policy {
   static constexpr auto mode = ratify::recurrence_mode::read;
 };
 
-}  // namespace
+}  // namespace every_operation
 
 int launch_everything(ratify::cuda_executor& on) {
+  using namespace every_operation;
   int launched = 0;
   launched += bool(launch<ratify::acceptance<ratify::acceptance_policy>>(on));
   launched += bool(launch<ratify::acceptance_summary<ratify::acceptance_policy>>(on));
