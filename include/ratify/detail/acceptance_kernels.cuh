@@ -74,8 +74,8 @@ struct acceptance_row_kernel {
     if constexpr (is_summarised)
       return device::summarised_row{row, p.vocab, p.shards, p.shard_vocab, p.shard_stride};
     else
-      return device::logits_row<typename Policy::logit_format>{row, p.vocab, p.shards > 1 ? p.shard_vocab : p.vocab,
-                                                               p.shard_stride};
+      return device::logits_row<typename Policy::logit_format>{row, p.vocab, p.shards,
+                                                               p.shards > 1 ? p.shard_vocab : p.vocab, p.shard_stride};
   }
 
   /// Row t of a request of n drafts.

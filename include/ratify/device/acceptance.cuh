@@ -126,6 +126,7 @@ template <class Format>
 struct logits_row {
   Format const* data;
   int vocab;
+  int count;             ///< of shards
   int shard_vocab;       ///< vocab: whole
   int64_t shard_stride;  ///< elements from the row in a shard to the row in the next one
 
@@ -133,7 +134,7 @@ struct logits_row {
   RATIFY_HD uint64_t word_of(int32_t id) const {
     return order_word(to_float(data[id / shard_vocab * shard_stride + id % shard_vocab]), id);
   }
-  RATIFY_HD int shards() const { return detail::ceil_div(vocab, shard_vocab); }
+  RATIFY_HD int shards() const { return count; }
   RATIFY_HD logits_shard<Format> shard(int s) const {
     int const begin = s * shard_vocab;
     return {data + s * shard_stride, begin, detail::min_of(shard_vocab, vocab - begin)};
@@ -141,7 +142,7 @@ struct logits_row {
 };
 template <class Format>
 RATIFY_HD inline logits_row<Format> whole_row(Format const* logits, int vocab) {
-  return {logits, vocab, vocab, 0};
+  return {logits, vocab, 1, vocab, 0};
 }
 
 /// The first entries of a row, in summaries of `places` words, one for each shard of the vocabulary.
