@@ -207,6 +207,8 @@ using attention_policies =
                        attention_p<256, 1024, 1, decoder_revision::fp16_shift, e4m3>,
                        attention_p<256, 1024, 4, decoder_revision::fp16_shift, e4m3>,
                        attention_p<256, 1024, 16, decoder_revision::fp16_shift, e4m3>>,
+           policy_list<attention_p<256, 256, 1, decoder_revision::bit_fields, e4m3>,
+                       attention_p<256, 256, 8, decoder_revision::native, e4m3>>,
            attention_e4m3<256, 64>, attention_e4m3<256, 256>, attention_e4m3<256, 4096>, attention_e4m3<128, 256>,
            attention_every_cache<128, 1024>, attention_e4m3<64, 256>, attention_every_cache<64, 1024>>;
 

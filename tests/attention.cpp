@@ -80,6 +80,17 @@ TEST_CASE_TEMPLATE("attention of other head sizes and cache formats equals its t
   }
 }
 
+// Tiles of 48 query entries, which are taken where each block has one: beside a request of few, cut by a window too.
+TEST_CASE_TEMPLATE("many query entries over many partitions equal the twin", Policy, policy<256, 64, 8>,
+                   policy<128, 64, 16, decoder_revision::reference, ratify::f16>,
+                   policy<64, 64, 4, decoder_revision::native>) {
+  random_source random(15);
+  // 102 partitions of 4 KV heads: more than the blocks that a card holds at once.
+  auto c = attention_case_with<Policy>(random, 24, 4, {8, 1}, {64 * scaled(102) - 28, 70}, 64);
+  c.window = 64 * scaled(102) - 500;
+  check_equal_to_twin<Policy>(c);
+}
+
 TEST_CASE("attention of the demo model, TP1 and TP2 stays within its error bound") {
   random_source random(14);
   struct shape {

@@ -28,7 +28,8 @@ inline constexpr bool is_supported_attention = detail::attention_support<Policy>
 /// are pages; a request whose lengths contradict the capacities gives zero rows.
 /// Limits: 32 rows a request, 64 query heads a KV head and 65535 in all, max_context 2^30 tokens; K and V aligned to 16
 /// bytes, pointers and strides.
-/// Reads K and V of the visible tokens once for each tile of up to 8 query entries of a KV head, and writes and reads
+/// Reads K and V of the visible tokens once for each tile of up to 8 query entries of a KV head (48 where the partition
+/// is at most 256 tokens wide and there is work for every block), and writes and reads
 /// one partial of head_dim + 2 floats for each (partition, row, query head). Workspace: those partials, from the
 /// capacities. Contents need no initialisation.
 /// @return of `launch`: ok, unsupported, workspace_too_small, no_device, launch_failed
@@ -59,7 +60,7 @@ struct attention : detail::operation<attention<Policy>, attention_params<Policy>
     int64_t const most = detail::max_of<int64_t>(1, pairs);
     int const blocks = static_cast<int>(detail::min_of<int64_t>(on.template concurrent_blocks<partial_kernel>(), most));
     if (auto const s = visit(stage<partial_kernel>{{blocks}, all}); !s) return s;
-    return visit(stage<combine_kernel>{{p.rows, p.q_heads}, all});
+    return visit(stage<combine_kernel>{{p.rows, p.q_heads, traits::head_dim / combine_kernel::block_threads}, all});
   }
  private:
   using traits = detail::attention_traits<Policy>;

@@ -37,6 +37,7 @@
        "ratify::attention: q_heads must be a positive multiple of kv_heads")                                      \
   RULE(group, (p.kv_heads > 0 && p.q_heads / p.kv_heads <= 64),                                                   \
        "ratify::attention: at most 64 query heads may share a KV head")                                           \
+  RULE(most_heads, (p.q_heads <= 65535), "ratify::attention: q_heads must be at most 65535")                      \
   RULE(page_size, (p.page_size > 0), "ratify::attention: page_size must be at least 1 token")                     \
   RULE(capacities, (p.max_context >= 0 && p.total_context >= 0 && p.max_context <= 0x40000000),                   \
        "ratify::attention: max_context must be 0 to 2^30 tokens, total_context not negative")                     \
@@ -78,15 +79,41 @@ struct attention_params {
 
 namespace detail {
 
+/// How a block of `BlockThreads` threads shares out a tile of query entries: `Groups` of threads take `GroupEntries`
+/// entries each, and every thread up to `Tokens` tokens of a score at a time. No bit depends on it.
+template <class Policy, int Groups, int GroupEntries, int Tokens, int BlockThreads>
+struct attention_shape {
+  static constexpr int width = Policy::partition_width;
+  static constexpr int groups = Groups;
+  static constexpr int group_entries = GroupEntries;
+  static constexpr int entries = Groups * GroupEntries;
+  static constexpr int block_threads = BlockThreads;
+  /// Threads of a group.
+  static constexpr int lanes = BlockThreads / Groups;
+  /// Tokens whose scores a thread works out together.
+  static constexpr int tokens = max_of(1, min_of(Tokens, width / lanes));
+  /// Columns of V that a thread sums.
+  static constexpr int columns = Policy::head_dim / lanes;
+  /// Floats from one row of entries to the next in shared storage: whole vectors, and tokens spread over the banks.
+  static constexpr int pitch = entries > 8 ? entries + 4 : entries;
+  /// Whether q is done with before the first score is stored: both then share their room.
+  static constexpr bool one_pass = tokens * lanes >= width;
+};
+
 template <class Policy>
 struct attention_traits {
   static constexpr int head_dim = Policy::head_dim;
   static constexpr int width = Policy::partition_width;
-  /// Query entries (row, head) that a block works on together: as many as keep the scores of a partition in 32 KB.
-  static constexpr int row_tile = min_of(8, 8192 / width);
-  static constexpr int block_threads = head_dim < 128 ? 64 : 128;
-  /// Columns of V that a thread sums.
-  static constexpr int columns = head_dim / block_threads;
+  static constexpr int block_threads = 128;
+  /// For few query entries: as many as keep the scores of a partition in 32 KB.
+  using narrow_shape = attention_shape < Policy,
+        head_dim<128 ? 2 : 1, min_of(8, 8192 / width) / (head_dim < 128 ? 2 : 1), 1, block_threads>;
+  /// For many: 96 sums a thread, so that a decoded element of K or V and a shared one of q or a weight feed enough
+  /// multiply-adds. The scores of a wider partition would leave room for too few blocks.
+  using wide_shape = attention_shape<Policy, 2, 24, 4, block_threads>;
+  static constexpr bool has_wide = width <= 256;
+  /// The fewest query entries of a request that the wide shape is for: docs/performance.md has the measurement.
+  static constexpr int wide_entries = 17;
   /// Tokens whose V offsets are worked out at a time.
   static constexpr int chunk = min_of(256, width);
   /// Lanes that share the maximum and the sum of one entry. Arithmetic: it is the order of the sum.

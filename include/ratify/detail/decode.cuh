@@ -131,6 +131,26 @@ RATIFY_HD inline void decode_x4(uint32_t codes, float (&out)[4]) {
   code_decoder<Revision, Format>::to_f32_x4(codes, out);
 }
 
+/// What `decode_x4_scaled` leaves out of a value: a power of two.
+template <decoder_revision Revision, class Format>
+inline constexpr int decode_scale = 1;
+template <>
+inline constexpr int decode_scale<decoder_revision::fp16_shift, e4m3> = 256;
+
+/// FP32 of four codes, low byte first, divided by `decode_scale`, for who multiplies that into the other factor. A NaN
+/// code gives some NaN.
+template <decoder_revision Revision, class Format>
+RATIFY_HD inline void decode_x4_scaled(uint32_t codes, float (&out)[4]) {
+  if constexpr (Revision == decoder_revision::fp16_shift && RATIFY_STD::is_same_v<Format, e4m3>) {
+    uint32_t const even = e4m3_shift_x2(codes << 8), odd = e4m3_shift_x2(codes);
+    uint32_t const halves[4] = {even & 0xffffu, odd & 0xffffu, even >> 16, odd >> 16};
+    RATIFY_UNROLL
+    for (int i = 0; i < 4; ++i) out[i] = widened_f16_bits(static_cast<uint16_t>(halves[i]));
+  } else {
+    decode_x4<Revision, Format>(codes, out);
+  }
+}
+
 /// The bits of the FP16 of one code.
 template <decoder_revision Revision, class Format>
 RATIFY_HD inline uint16_t decode_f16_x1(uint8_t code) {

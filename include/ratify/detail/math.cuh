@@ -27,16 +27,17 @@ RATIFY_HD inline float exp_scaled(float r, int n) {
 
 /// e^x. At most 1.02 ulp, 0.76 quanta; e^-inf = 0, NaN stays.
 RATIFY_HD inline float exp_ordered(float x) {
-  if (is_nan(x)) return from_bits(canonical_nan_bits);
-  if (less(88.7228317f, x)) return from_bits(0x7f800000u);
-  if (less(x, -103.972084f)) return 0.0f;
+  // No branch: a softmax takes many at once. Below -104 the result rounds to 0 by itself; NaN is neither below nor
+  // above.
+  float const c = less(x, -104.0f) ? -104.0f : (less(89.0f, x) ? 89.0f : x);
   constexpr float shift = 12582912.0f;  // 1.5 * 2^23: the sum's low bits are the rounded integer
-  float const t = fma_rn(x, 1.44269502f, shift);
+  float const t = fma_rn(c, 1.44269502f, shift);
   int const n = static_cast<int>(bits(t)) - static_cast<int>(bits(shift));
   float const nf = sub_rn(t, shift);
-  float r = fma_rn(nf, -0.693145751953125f, x);
+  float r = fma_rn(nf, -0.693145751953125f, c);
   r = fma_rn(nf, -1.42860677e-6f, r);
-  return exp_scaled(r, n);
+  float const y = exp_scaled(r, n);
+  return less(88.7228317f, x) ? from_bits(0x7f800000u) : canonical(y);
 }
 
 /// 2 atanh(s) = 2 s (1 + s^2/3 + s^4/5 + ...) for |s| <= 1/3, the common core of the logarithms.

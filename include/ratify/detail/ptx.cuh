@@ -190,6 +190,17 @@ RATIFY_HD inline float f32_from_f16_bits(uint16_t h) {
 #endif
 }
 
+/// The FP32 of an FP16 that feeds arithmetic: a NaN stays one, whichever.
+RATIFY_HD inline float widened_f16_bits(uint16_t h) {
+#if defined(__CUDA_ARCH__)
+  float d;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(d) : "h"(h));
+  return d;
+#else
+  return f32_from_f16_bits(h);
+#endif
+}
+
 /// x rounded to FP16 and back: what a value is worth once it has been stored as FP16.
 RATIFY_HD inline float round_to_f16(float x) {
 #if !defined(__CUDA_ARCH__)
@@ -322,6 +333,21 @@ RATIFY_HD inline vector8 load_8_bytes(void const* p) {
   std::memcpy(&v, p, sizeof v);
 #endif
   return v;
+}
+
+/// Stores N = 1, 2 or 4 floats at p, which lies on as many bytes.
+template <int N>
+RATIFY_HD inline void store_floats(float* p, float const (&v)[N]) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (N == 4)
+    *reinterpret_cast<float4*>(p) = float4{v[0], v[1], v[2], v[3]};
+  else if constexpr (N == 2)
+    *reinterpret_cast<float2*>(p) = float2{v[0], v[1]};
+  else
+    *p = v[0];
+#else
+  for (int i = 0; i < N; ++i) p[i] = v[i];
+#endif
 }
 
 /// N floats at p, which lie on 16 bytes if N is a multiple of 4. A card reads them as vectors into `registers`. A host

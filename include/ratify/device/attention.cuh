@@ -77,47 +77,77 @@ class attention_requests {
 };
 
 /// A tile of query entries over one partition, and what its block shares.
-template <class Policy>
+template <class Policy, class Shape>
 struct attention_tile {
   using traits = detail::attention_traits<Policy>;
-  float score[traits::width][traits::row_tile];  ///< scores, then probabilities
-  float q[traits::head_dim][traits::row_tile];
+  static constexpr int q_floats = traits::head_dim * Shape::pitch;
+  static constexpr int score_floats = traits::width * Shape::pitch;
+
+  RATIFY_HD float* q(int d) { return room + d * Shape::pitch; }
+  /// Scores of a token counted from the partition's begin, then its probabilities: one for each entry.
+  RATIFY_HD float* score(int t) { return room + (Shape::one_pass ? 0 : q_floats) + t * Shape::pitch; }
+
+  float room[Shape::one_pass ? detail::max_of(q_floats, score_floats) : q_floats + score_floats];
   int64_t v_offset[traits::chunk];  ///< elements from v_pages.data to a token's head
-  token_range visible[traits::row_tile];
+  token_range visible[Shape::entries];
 };
 
-/// Decodes 16 bytes of K or V; the array has 16 / sizeof(format) elements.
+/// Elements of the cache in a word.
 template <class Policy>
-RATIFY_HD inline void decode_vector(detail::vector16 v, float (&out)[16 / sizeof(typename Policy::kv_format)]) {
+inline constexpr int word_elements = 4 / static_cast<int>(sizeof(typename Policy::kv_format));
+
+/// A power of two that decoding leaves out of K for q to make up: only where q times it is exact.
+template <class Policy>
+inline constexpr int k_left_out = RATIFY_STD::is_same_v<typename Policy::q_format, f16>
+                                      ? detail::decode_scale<Policy::decoder, typename Policy::kv_format>
+                                      : 1;
+/// Likewise of V, for the weights: they are at most 1, so it always is.
+template <class Policy>
+inline constexpr int v_left_out = detail::decode_scale<Policy::decoder, typename Policy::kv_format>;
+
+/// x times what decoding left out of the other factor.
+template <int LeftOut>
+RATIFY_HD inline float put_back(float x) {
+  return LeftOut == 1 ? x : detail::mul_rn(x, LeftOut);
+}
+
+/// Decodes the first `N` elements of a word of the cache; with `LeftOut` other than 1, divided by it.
+template <class Policy, int N, int LeftOut>
+RATIFY_HD inline void decode_word(uint32_t word, float* out) {
   using format = typename Policy::kv_format;
-  RATIFY_UNROLL
-  for (int w = 0; w < 4; ++w) {
-    if constexpr (sizeof(format) == 1) {
-      float part[4];
-      detail::decode_x4<Policy::decoder, format>(v.word[w], part);
-      RATIFY_UNROLL
-      for (int i = 0; i < 4; ++i) out[4 * w + i] = part[i];
-    } else {
-      out[2 * w] = to_float(format{static_cast<uint16_t>(v.word[w] & 0xffffu)});
-      out[2 * w + 1] = to_float(format{static_cast<uint16_t>(v.word[w] >> 16)});
-    }
+  static_assert(N <= word_elements<Policy>, "ratify: a word holds fewer elements");
+  if constexpr (sizeof(format) == 1) {
+    float part[4];
+    if constexpr (LeftOut == 1)
+      detail::decode_x4<Policy::decoder, format>(word, part);
+    else
+      detail::decode_x4_scaled<Policy::decoder, format>(word, part);
+    RATIFY_UNROLL
+    for (int i = 0; i < N; ++i) out[i] = part[i];
+  } else {
+    RATIFY_UNROLL
+    for (int i = 0; i < N; ++i) out[i] = to_float(format{static_cast<uint16_t>(word >> (16 * i))});
   }
 }
 
-/// Decodes the `Columns` adjacent elements of V that `load_bytes` read.
-template <class Policy, int Columns>
-RATIFY_HD inline void decode_columns(uint32_t word, float (&out)[Columns]) {
-  using format = typename Policy::kv_format;
-  if constexpr (sizeof(format) == 1) {
-    float part[4];
-    detail::decode_x4<Policy::decoder, format>(word, part);
-    RATIFY_UNROLL
-    for (int i = 0; i < Columns; ++i) out[i] = part[i];
-  } else {
-    RATIFY_UNROLL
-    for (int i = 0; i < Columns; ++i) out[i] = to_float(format{static_cast<uint16_t>(word >> (16 * i))});
+/// Up to 16 adjacent bytes of the cache.
+template <int Bytes>
+struct cache_words {
+  static constexpr int count = Bytes > 4 ? Bytes / 4 : 1;
+  uint32_t word[count];
+
+  RATIFY_HD static cache_words load(void const* p) {
+    if constexpr (Bytes == 16) {
+      auto const v = detail::load_16_bytes(p);
+      return {{v.word[0], v.word[1], v.word[2], v.word[3]}};
+    } else if constexpr (Bytes == 8) {
+      auto const v = detail::load_8_bytes(p);
+      return {{v.word[0], v.word[1]}};
+    } else {
+      return {{detail::load_bytes<Bytes>(p)}};
+    }
   }
-}
+};
 
 /// Element offset of token `t` of a request inside a view of pages.
 template <class View>
@@ -126,52 +156,116 @@ RATIFY_HD inline int64_t token_offset(View const& pages, int32_t const* table, i
 }
 
 /// Scores of the tile: scale * q . k, the dot product one FMA chain over ascending d. An infinite score becomes NaN, so
-/// that -inf is left to mean "not seen". Leaves `tile.q` and `tile.visible` set; ends without a barrier.
+/// that -inf is left to mean "not seen". Needs `tile.visible`; ends without a barrier.
 ///
 /// @param entries entries of this tile that exist; @param begin, end tokens of this partition that some entry sees
 RATIFY_ANY_BLOCK
-template <class Policy, class Block>
+template <class Policy, class Shape, class Block>
 RATIFY_HD void attention_scores(Block const& block, attention_params<Policy> const& p, attention_request const& r,
                                 int32_t const* table, int kv_head, int first_entry, int entries, token_range seen,
-                                int partition_begin, attention_tile<Policy>& tile) {
+                                int partition_begin, attention_tile<Policy, Shape>& tile) {
   using traits = detail::attention_traits<Policy>;
-  constexpr int vector = 16 / static_cast<int>(sizeof(typename Policy::kv_format));
-  int const group = p.q_heads / p.kv_heads;
-  for (int i = block.thread(); i < traits::head_dim * traits::row_tile; i += Block::threads) {
-    int const e = i / traits::head_dim, d = i % traits::head_dim, entry = first_entry + e;
-    tile.q[d][e] =
-        e < entries ? to_float(p.q.at(r.first_row + entry / group, kv_head * group + entry % group)[d]) : 0.0f;
+  // Several tokens: fewer bytes of each, so that the next ones can be on their way in registers.
+  constexpr int bytes = Shape::tokens > 1 ? 8 : 16,
+                vector = bytes / static_cast<int>(sizeof(typename Policy::kv_format));
+  using words = cache_words<bytes>;
+  constexpr int tokens = Shape::tokens, group_entries = Shape::group_entries;
+  int const heads = p.q_heads / p.kv_heads;
+  // A warp an entry, and the loads of several entries in flight together: each item waits for them.
+  constexpr int warp = 32, row_loads = traits::head_dim / warp, warps = Shape::block_threads / warp;
+  constexpr int at_once = Shape::entries % (4 * warps) == 0 ? 4 : 1;
+  for (int first = block.thread() / warp; first < Shape::entries; first += at_once * warps) {
+    typename Policy::q_format raw[at_once][row_loads];
+    RATIFY_UNROLL
+    for (int b = 0; b < at_once; ++b) {  // past the last entry: that one again, to no effect
+      int const entry = first_entry + detail::min_of(first + b * warps, entries - 1);
+      auto const* const q = p.q.at(r.first_row + entry / heads, kv_head * heads + entry % heads) + block.lane();
+      RATIFY_UNROLL
+      for (int a = 0; a < row_loads; ++a) raw[b][a] = q[a * warp];
+    }
+    RATIFY_UNROLL
+    for (int b = 0; b < at_once; ++b) {
+      RATIFY_UNROLL
+      for (int a = 0; a < row_loads; ++a)
+        tile.q(a * warp + block.lane())[first + b * warps] = put_back<k_left_out<Policy>>(to_float(raw[b][a]));
+    }
   }
   block.barrier();
   float const scale = detail::mul_rn(p.softmax_scale, p.k_scale[kv_head * p.scale_stride]);
-  for (int t = seen.begin + block.thread(); t < seen.end; t += Block::threads) {
-    auto const* const k = p.k_pages.data + token_offset(p.k_pages, table, p.page_size, t, kv_head);
-    float dot[traits::row_tile];
+  int const lane = block.thread() % Shape::lanes, group = block.thread() / Shape::lanes;
+  bool const works = group * group_entries < entries;
+  for (int first = seen.begin; first < seen.end; first += tokens * Shape::lanes) {
+    float dot[tokens][group_entries];
     RATIFY_UNROLL
-    for (int e = 0; e < traits::row_tile; ++e) dot[e] = 0.0f;
-    for (int d0 = 0; d0 < traits::head_dim; d0 += vector) {
-      float value[vector];
-      decode_vector<Policy>(detail::load_16_bytes(k + d0), value);
+    for (int i = 0; i < tokens; ++i) {
       RATIFY_UNROLL
-      for (int i = 0; i < vector; ++i) {
+      for (int e = 0; e < group_entries; ++e) dot[i][e] = 0.0f;
+    }
+    if (works && first + lane < seen.end) {
+      typename Policy::kv_format const* k[tokens];
+      RATIFY_UNROLL
+      for (int i = 0; i < tokens; ++i)  // past the last token: that one again, for its page is one
+        k[i] = p.k_pages.data + token_offset(p.k_pages, table, p.page_size,
+                                             detail::min_of(first + lane + i * Shape::lanes, seen.end - 1), kv_head);
+      words next[tokens];
+      RATIFY_UNROLL
+      for (int i = 0; i < tokens; ++i) next[i] = words::load(k[i]);
+      for (int d0 = 0; d0 < traits::head_dim; d0 += vector) {
+        words raw[tokens];
         RATIFY_UNROLL
-        for (int e = 0; e < traits::row_tile; ++e) dot[e] = detail::fma_rn(value[i], tile.q[d0 + i][e], dot[e]);
+        for (int i = 0; i < tokens; ++i) raw[i] = next[i];
+        RATIFY_UNROLL
+        for (int i = 0; i < tokens; ++i)
+          next[i] = words::load(k[i] + detail::min_of(d0 + vector, traits::head_dim - vector));
+        RATIFY_UNROLL
+        for (int w = 0; w < words::count; ++w) {
+          constexpr int n = word_elements<Policy>;
+          float value[tokens][n];
+          RATIFY_UNROLL
+          for (int i = 0; i < tokens; ++i) decode_word<Policy, n, k_left_out<Policy>>(raw[i].word[w], value[i]);
+          RATIFY_UNROLL
+          for (int c = 0; c < n; ++c) {
+            float registers[group_entries];
+            float const* const q =
+                detail::staged_floats<group_entries>(tile.q(d0 + w * n + c) + group * group_entries, registers);
+            RATIFY_UNROLL
+            for (int i = 0; i < tokens; ++i) {
+              RATIFY_UNROLL
+              for (int e = 0; e < group_entries; ++e) dot[i][e] = detail::fma_rn(value[i][c], q[e], dot[i][e]);
+            }
+          }
+        }
       }
     }
+    if constexpr (Shape::one_pass) block.barrier();  // q has been read: its room is for scores now
+    if (!works) continue;
     RATIFY_UNROLL
-    for (int e = 0; e < traits::row_tile; ++e) {
-      float const s = detail::mul_rn(scale, dot[e]);
-      tile.score[t - partition_begin][e] = detail::is_finite(s) ? s : detail::from_bits(detail::canonical_nan_bits);
+    for (int i = 0; i < tokens; ++i) {
+      int const t = first + lane + i * Shape::lanes;
+      if (t >= seen.end) continue;
+      float* const to = tile.score(t - partition_begin) + group * group_entries;
+      constexpr int at_once = group_entries % 4 == 0 ? 4 : 1;
+      RATIFY_UNROLL
+      for (int e = 0; e < group_entries; e += at_once) {
+        float score[at_once];
+        RATIFY_UNROLL
+        for (int a = 0; a < at_once; ++a) {
+          float const s = detail::mul_rn(scale, dot[i][e + a]);
+          score[a] = detail::is_finite(s) ? s : detail::from_bits(detail::canonical_nan_bits);
+        }
+        detail::store_floats(to + e, score);
+      }
     }
   }
 }
 
-/// Turns the scores into exp(score - maximum) and gives the maximum and sum of each entry to `write(e, maximum, sum)`.
-/// The sum: lane l of 16 adds its tokens l, l + 16, ... in ascending order, then lanes 8, 4, 2 and 1 apart meet.
+/// Turns the scores into weights exp(score - maximum), times `v_left_out` as they are stored, and gives the maximum and
+/// sum of each entry to `write(e, maximum, sum)`. The sum: lane l of 16 adds its tokens l, l + 16, ... in ascending
+/// order, then lanes 8, 4, 2 and 1 apart meet.
 RATIFY_ANY_BLOCK
-template <class Policy, class Block, class Write>
-RATIFY_HD void attention_softmax(Block const& block, int entries, int partition_begin, attention_tile<Policy>& tile,
-                                 Write&& write) {
+template <class Policy, class Shape, class Block, class Write>
+RATIFY_HD void attention_softmax(Block const& block, int entries, int partition_begin,
+                                 attention_tile<Policy, Shape>& tile, Write&& write) {
   using traits = detail::attention_traits<Policy>;
   constexpr int lanes = traits::softmax_lanes;
   int const lane = block.thread() % lanes;
@@ -182,103 +276,162 @@ RATIFY_HD void attention_softmax(Block const& block, int entries, int partition_
     int const end = detail::min_of(tile.visible[e].end - partition_begin, traits::width);
     int const first = begin + (lane - begin % lanes + lanes) % lanes;
     float maximum = detail::from_bits(0xff800000u);
-    for (int t = first; t < end; t += lanes) maximum = detail::max_rn(maximum, tile.score[t][e]);
+    for (int t = first; t < end; t += lanes) maximum = detail::max_rn(maximum, tile.score(t)[e]);
     RATIFY_UNROLL
     for (int o = lanes / 2; o > 0; o /= 2) maximum = detail::max_rn(maximum, block.shuffle_xor(maximum, o, mask));
     float sum = 0.0f;
-    for (int t = first; t < end; t += lanes) {
-      float const weight = detail::exp_ordered(detail::sub_rn(tile.score[t][e], maximum));
-      tile.score[t][e] = weight;
-      sum = detail::add_rn(sum, weight);
-    }
+    auto const weigh = [&](auto count, int t) {
+      constexpr int n = decltype(count)::value;
+      float weight[n];
+      RATIFY_UNROLL
+      for (int i = 0; i < n; ++i)
+        weight[i] = detail::exp_ordered(detail::sub_rn(tile.score(t + i * lanes)[e], maximum));
+      RATIFY_UNROLL
+      for (int i = 0; i < n; ++i) {
+        tile.score(t + i * lanes)[e] = put_back<v_left_out<Policy>>(weight[i]);
+        sum = detail::add_rn(sum, weight[i]);
+      }
+    };
+    int t = first;
+    for (; t + 3 * lanes < end; t += 4 * lanes) weigh(RATIFY_STD::integral_constant<int, 4>{}, t);
+    for (; t < end; t += lanes) weigh(RATIFY_STD::integral_constant<int, 1>{}, t);
     RATIFY_UNROLL
     for (int o = lanes / 2; o > 0; o /= 2) sum = detail::add_rn(sum, block.shuffle_xor(sum, o, mask));
     if (lane == 0 && begin < end) write(e, maximum, sum);
   }
 }
 
-/// Adds weight * V of the tokens [begin, end), counted from the chunk's begin, to `sum`: for each element one FMA chain
-/// over ascending tokens, whatever the unroll. `Masked`: an entry skips tokens it does not see, whatever V holds there.
-template <class Policy, bool Masked, int Columns>
-RATIFY_HD void accumulate_values(typename Policy::kv_format const* v, attention_tile<Policy> const& tile,
+/// Adds weight * V of the tokens [begin, end) to the thread's sums: for each element one FMA chain over ascending
+/// tokens, whatever the unroll. `Masked`: an entry skips tokens it does not see, whatever V holds there.
+///
+/// @param v the thread's columns of a token at offset 0; @param group the thread's group of entries
+template <class Policy, bool Masked, class Shape>
+RATIFY_HD void accumulate_values(typename Policy::kv_format const* v, attention_tile<Policy, Shape>& tile, int group,
                                  int chunk_begin, int partition_begin, token_range tokens,
-                                 float (&sum)[Columns][detail::attention_traits<Policy>::row_tile]) {
-  using traits = detail::attention_traits<Policy>;
-  constexpr int bytes = Columns * static_cast<int>(sizeof(typename Policy::kv_format));
-  auto const add = [&](uint32_t word, int t) {
-    float value[Columns];
-    decode_columns<Policy, Columns>(word, value);
-    float const* const weight = tile.score[t - partition_begin];
+                                 float (&sum)[Shape::columns][Shape::group_entries]) {
+  constexpr int columns = Shape::columns, entries = Shape::group_entries;
+  using words = cache_words<columns* static_cast<int>(sizeof(typename Policy::kv_format))>;
+  int const first_entry = group * entries;
+  auto const add = [&](words const& raw, int t) {
+    constexpr int n = columns / words::count;
+    float value[columns];
     RATIFY_UNROLL
-    for (int c = 0; c < Columns; ++c) {
+    for (int w = 0; w < words::count; ++w) decode_word<Policy, n, v_left_out<Policy>>(raw.word[w], value + w * n);
+    float registers[entries];
+    float const* const weight =
+        detail::staged_floats<entries>(tile.score(t - partition_begin) + first_entry, registers);
+    RATIFY_UNROLL
+    for (int c = 0; c < columns; ++c) {
       RATIFY_UNROLL
-      for (int e = 0; e < traits::row_tile; ++e) {
+      for (int e = 0; e < entries; ++e) {
         float const next = detail::fma_rn(weight[e], value[c], sum[c][e]);
         if constexpr (Masked) {
-          if (t < tile.visible[e].begin || t >= tile.visible[e].end) continue;
+          if (t < tile.visible[first_entry + e].begin || t >= tile.visible[first_entry + e].end) continue;
         }
         sum[c][e] = next;
       }
     }
   };
   constexpr int unroll = Masked ? 1 : Policy::pv_unroll;
+  auto const load = [&](int t) { return words::load(v + tile.v_offset[t - chunk_begin]); };
   int t = tokens.begin;
-  for (; t + unroll <= tokens.end; t += unroll) {
-    uint32_t word[unroll];
+  if (t + unroll <= tokens.end) {
+    words next[unroll];  // is on its way while the tokens before it are added
     RATIFY_UNROLL
-    for (int i = 0; i < unroll; ++i) word[i] = detail::load_bytes<bytes>(v + tile.v_offset[t + i - chunk_begin]);
-    RATIFY_UNROLL
-    for (int i = 0; i < unroll; ++i) add(word[i], t + i);
+    for (int i = 0; i < unroll; ++i) next[i] = load(t + i);
+    for (; t + unroll <= tokens.end; t += unroll) {
+      words raw[unroll];
+      RATIFY_UNROLL
+      for (int i = 0; i < unroll; ++i) raw[i] = next[i];
+      RATIFY_UNROLL
+      for (int i = 0; i < unroll; ++i) next[i] = load(detail::min_of(t + unroll + i, tokens.end - 1));
+      RATIFY_UNROLL
+      for (int i = 0; i < unroll; ++i) add(raw[i], t + i);
+    }
   }
-  for (; t < tokens.end; ++t) add(detail::load_bytes<bytes>(v + tile.v_offset[t - chunk_begin]), t);
+  for (; t < tokens.end; ++t) add(load(t), t);
 }
 
 /// The PV product of a tile over the tokens `seen` of a partition; `common` are those that all its entries see. Every
-/// thread gets `columns` adjacent columns from `block.thread() * columns` on.
+/// thread gets the entries of its group and `Shape::columns` adjacent columns from those of its lane on.
 RATIFY_ANY_BLOCK
-template <class Policy, class Block>
-RATIFY_HD void attention_values(
-    Block const& block, attention_params<Policy> const& p, int32_t const* table, int kv_head, token_range seen,
-    token_range common, int partition_begin, attention_tile<Policy>& tile,
-    float (&sum)[detail::attention_traits<Policy>::columns][detail::attention_traits<Policy>::row_tile]) {
+template <class Policy, class Shape, class Block>
+RATIFY_HD void attention_values(Block const& block, attention_params<Policy> const& p, int32_t const* table,
+                                int kv_head, int entries, token_range seen, token_range common, int partition_begin,
+                                attention_tile<Policy, Shape>& tile,
+                                float (&sum)[Shape::columns][Shape::group_entries]) {
   using traits = detail::attention_traits<Policy>;
   using detail::max_of;
   using detail::min_of;
   RATIFY_UNROLL
-  for (int c = 0; c < traits::columns; ++c) {
+  for (int c = 0; c < Shape::columns; ++c) {
     RATIFY_UNROLL
-    for (int e = 0; e < traits::row_tile; ++e) sum[c][e] = 0.0f;
+    for (int e = 0; e < Shape::group_entries; ++e) sum[c][e] = 0.0f;
   }
-  auto const* const v = p.v_pages.data + block.thread() * traits::columns;
+  int const group = block.thread() / Shape::lanes;
+  auto const* const v = p.v_pages.data + block.thread() % Shape::lanes * Shape::columns;
   for (int chunk = seen.begin; chunk < seen.end; chunk += traits::chunk) {
     int const end = min_of(chunk + traits::chunk, seen.end);
     block.barrier();
     for (int t = chunk + block.thread(); t < end; t += Block::threads)
       tile.v_offset[t - chunk] = token_offset(p.v_pages, table, p.page_size, t, kv_head);
     block.barrier();
+    if (group * Shape::group_entries >= entries) continue;
     int const middle = min_of(max_of(common.begin, chunk), end), last = min_of(max_of(common.end, middle), end);
-    accumulate_values<Policy, true>(v, tile, chunk, partition_begin, {chunk, middle}, sum);
-    accumulate_values<Policy, false>(v, tile, chunk, partition_begin, {middle, last}, sum);
-    accumulate_values<Policy, true>(v, tile, chunk, partition_begin, {last, end}, sum);
+    accumulate_values<Policy, true>(v, tile, group, chunk, partition_begin, {chunk, middle}, sum);
+    accumulate_values<Policy, false>(v, tile, group, chunk, partition_begin, {middle, last}, sum);
+    accumulate_values<Policy, true>(v, tile, group, chunk, partition_begin, {last, end}, sum);
   }
 }
 
-/// Combines softmax partials in ascending order: `maximum(j)`, `sum(j)` and `value(j)` of part j in [begin, end). Gives
-/// the unscaled output element; `total` and `top` come back for the lse.
-template <class Maximum, class Sum, class Value>
-RATIFY_HD inline float combine_partials(int begin, int end, Maximum&& maximum, Sum&& sum, Value&& value, float& top,
-                                        float& total) {
+/// A run of softmax partials, as a block shares it.
+struct combine_run {
+  static constexpr int capacity = 256;  ///< partials
+  float weight[capacity];               ///< exp(maximum - the largest maximum); first of all, the threads' maxima
+  float sum[capacity];
+};
+
+/// Combines softmax partials in ascending order: `maximum(j)`, `sum(j)` and `value(j)` of part j in [begin, end), the
+/// same maxima and sums for every thread of the block. A part whose sum is 0 is empty: its value does not matter.
+/// @return the thread's unscaled output element, 0 if all parts are empty; `lse` comes back with it
+RATIFY_ANY_BLOCK
+template <class Block, class Maximum, class Sum, class Value>
+RATIFY_HD float combine_partials(Block const& block, int begin, int end, Maximum&& maximum, Sum&& sum, Value&& value,
+                                 combine_run& run, float& lse) {
   using namespace detail;
-  top = from_bits(0xff800000u);
-  for (int j = begin; j < end; ++j) top = max_rn(top, maximum(j));
-  total = 0.0f;
-  float out = 0.0f;
-  for (int j = begin; j < end; ++j) {
-    float const weight = exp_ordered(sub_rn(maximum(j), top));
-    total = fma_rn(sum(j), weight, total);
-    out = fma_rn(value(j), weight, out);
+  static_assert(Block::threads <= combine_run::capacity, "ratify: a block has more threads than a run has places");
+  float top = from_bits(0xff800000u);
+  for (int j = begin + block.thread(); j < end; j += Block::threads) top = max_rn(top, maximum(j));
+  run.weight[block.thread()] = top;
+  block.barrier();
+  for (int i = 0; i < Block::threads; ++i) top = max_rn(top, run.weight[i]);
+  float total = 0.0f, out = 0.0f;
+  for (int first = begin; first < end; first += combine_run::capacity) {
+    int const count = min_of(combine_run::capacity, end - first);
+    block.barrier();
+    for (int i = block.thread(); i < count; i += Block::threads) {
+      run.weight[i] = exp_ordered(sub_rn(maximum(first + i), top));
+      run.sum[i] = sum(first + i);
+    }
+    block.barrier();
+    auto const add = [&](float v, int i) {
+      if (bits(run.sum[i]) == 0) return;
+      total = fma_rn(run.sum[i], run.weight[i], total);
+      out = fma_rn(v, run.weight[i], out);
+    };
+    constexpr int ahead = 32;
+    int i = 0;
+    for (; i + ahead <= count; i += ahead) {
+      float v[ahead];
+      RATIFY_UNROLL
+      for (int a = 0; a < ahead; ++a) v[a] = value(first + i + a);
+      RATIFY_UNROLL
+      for (int a = 0; a < ahead; ++a) add(v[a], i + a);
+    }
+    for (; i < count; ++i) add(value(first + i), i);
   }
-  return div_rn(out, total);
+  lse = canonical(add_rn(top, log_ordered(total)));
+  return bits(total) == 0 ? 0.0f : div_rn(out, total);
 }
 
 }  // namespace device
