@@ -199,18 +199,16 @@ using attention_every_cache =
            policy_list<attention_p<HeadDim, PartitionWidth, 8, decoder_revision::reference, e5m2>,
                        attention_p<HeadDim, PartitionWidth, 8, decoder_revision::reference, f16>,
                        attention_p<HeadDim, PartitionWidth, 8, decoder_revision::reference, bf16>>>;
-using attention_policies =
-    join_t<attention_every_cache<256, 1024>,
-           policy_list<attention_p<256, 1024, 8, decoder_revision::bit_fields, e4m3>,
-                       attention_p<256, 1024, 8, decoder_revision::native, e4m3>,
-                       attention_p<256, 1024, 1, decoder_revision::bit_fields, e4m3>,
-                       attention_p<256, 1024, 1, decoder_revision::fp16_shift, e4m3>,
-                       attention_p<256, 1024, 4, decoder_revision::fp16_shift, e4m3>,
-                       attention_p<256, 1024, 16, decoder_revision::fp16_shift, e4m3>>,
-           policy_list<attention_p<256, 256, 1, decoder_revision::bit_fields, e4m3>,
-                       attention_p<256, 256, 8, decoder_revision::native, e4m3>>,
-           attention_e4m3<256, 64>, attention_e4m3<256, 256>, attention_e4m3<256, 4096>, attention_e4m3<128, 256>,
-           attention_every_cache<128, 1024>, attention_e4m3<64, 256>, attention_every_cache<64, 1024>>;
+using attention_policies = join_t<attention_every_cache<256, 256>,
+                                  policy_list<attention_p<256, 256, 8, decoder_revision::bit_fields, e4m3>,
+                                              attention_p<256, 256, 8, decoder_revision::native, e4m3>,
+                                              attention_p<256, 256, 1, decoder_revision::bit_fields, e4m3>,
+                                              attention_p<256, 256, 1, decoder_revision::fp16_shift, e4m3>,
+                                              attention_p<256, 256, 4, decoder_revision::fp16_shift, e4m3>,
+                                              attention_p<256, 256, 16, decoder_revision::fp16_shift, e4m3>>,
+                                  attention_e4m3<256, 64>, attention_every_cache<256, 1024>, attention_e4m3<256, 4096>,
+                                  attention_every_cache<128, 256>, attention_e4m3<128, 1024>,
+                                  attention_every_cache<64, 256>, attention_e4m3<64, 1024>>;
 
 // convolution
 
