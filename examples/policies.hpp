@@ -178,7 +178,6 @@ struct attention_p : ratify::attention_policy {
 #if !defined(__CUDACC_RTC__)
   static constexpr operation_description description{
       "attention", "ratify/attention.cuh", {"attention_partial_kernel<$>", "attention_combine_kernel<$>"}};
-  static constexpr char const* type_name = "attention_p";
   template <class Visitor>
   static void knobs(Visitor&& visit) {
     visit("head_dim", HeadDim);

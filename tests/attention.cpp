@@ -309,7 +309,9 @@ TEST_CASE("refused launches name the reason") {
   p.rows = 1, p.requests = 1, p.q_heads = 6, p.kv_heads = 4, p.page_size = 16, p.max_context = 16, p.max_pages = 1;
   auto const reason = [&] { return std::string(ratify::attention<verify>::can_launch(p, host()).reason()); };
   CHECK(reason() == "ratify::attention: q_heads must be a positive multiple of kv_heads");
-  p.q_heads = 4;
+  p.q_heads = p.kv_heads = 65536;
+  CHECK(reason() == "ratify::attention: q_heads must be at most 65535");
+  p.q_heads = p.kv_heads = 4;
   CHECK(reason() == "");
   p.page_size = 0;
   CHECK(reason() == "ratify::attention: page_size must be at least 1 token");
