@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+/// From logits to emitted tokens: 8 rows of 248320 FP32 logits, top_k 20, top_p 0.95, temperature 1.
+#include <bench/card.hpp>
+#include <bench/harness.hpp>
+#include <ratify/acceptance.cuh>
+
+namespace bench {
+namespace {
+
+struct rejection_policy : ratify::acceptance_policy {
+  static constexpr auto rule = ratify::acceptance_rule::rejection;
+};
+
+constexpr int rows = 8, drafts = rows - 1, candidates = 16, vocabulary = 248320;
+
+struct operands {
+  explicit operands(card const& on)
+      : sets(rotated_sets(on, 4.0 * rows * vocabulary)),
+        logits(on, static_cast<size_t>(sets) * rows * vocabulary, logit{}),
+        top_k(std::vector<int32_t>{20}),
+        limit(std::vector<int32_t>{rows}),
+        starts(std::vector<int32_t>{0, rows}),
+        out(static_cast<size_t>(3 * rows)),
+        top_p(std::vector<float>{0.95f}),
+        temperature(std::vector<float>{1}),
+        seed(std::vector<int64_t>{7}),
+        scratch(rows * sizeof(int32_t)) {
+    std::vector<int32_t> d, c;
+    for (int s = 0; s < sets; ++s)
+      for (int i = 0; i < drafts; ++i) {
+        d.push_back(static_cast<int32_t>(random_bits(static_cast<uint64_t>(s * drafts + i), 99) % vocabulary));
+        for (int j = 0; j < candidates; ++j) c.push_back((d.back() + j * 977) % vocabulary);
+      }
+    draft = buffer<int32_t>(d);
+    candidate = buffer<int32_t>(c);
+    q = buffer<float>(on, c.size(), uniform<float>{0.01f, 1});
+  }
+
+  template <class Policy>
+  ratify::acceptance_params<Policy> params(int set) const {
+    ratify::acceptance_params<Policy> p{};
+    p.logits = {logits.data() + int64_t{set} * rows * vocabulary, vocabulary};
+    p.query_start = starts.data();
+    p.draft = {draft.data() + set * drafts, drafts};
+    p.temperature = temperature.data();
+    p.top_p = top_p.data();
+    p.top_k = top_k.data();
+    p.seed = p.position = seed.data();
+    p.limit = limit.data();
+    p.tokens = out.data();
+    p.emitted = out.data() + rows;
+    p.accepted = p.emitted + 1;
+    p.finish = p.emitted + 2;
+    p.row_status = out.data() + 2 * rows;
+    if (Policy::rule == ratify::acceptance_rule::rejection) {
+      p.draft_candidates = {candidate.data() + set * drafts * candidates, drafts * candidates, candidates};
+      p.draft_candidate_q = {q.data() + set * drafts * candidates, drafts * candidates, candidates};
+      p.candidates = candidates;
+    }
+    p.rows = rows;
+    p.requests = 1;
+    p.vocab = vocabulary;
+    p.max_drafts = drafts;
+    return p;
+  }
+
+  int sets;
+  buffer<float> logits;
+  buffer<int32_t> draft, candidate, top_k, limit, starts, out;
+  buffer<float> q, top_p, temperature;
+  buffer<int64_t> seed;
+  buffer<unsigned char> scratch;
+};
+
+template <class Policy>
+void one_case(card const& on, options const& how, report& to, char const* what) {
+  measurement m;
+  m.operation = "acceptance";
+  m.shape = std::string("8x248320 ") + what;
+  if (!how.wants_shape(m.shape)) return;
+  ratify::cuda_executor gpu(on.stream);
+  operands const o(on);
+  m.bytes = 4.0 * rows * vocabulary;
+  m.rotated_bytes = m.bytes * o.sets;
+  using type = ratify::acceptance<Policy>;
+  check(type::can_launch(o.params<Policy>(0), gpu));
+  measure(m, on,
+          {{what, "logit_format f32",
+            [&](int set) {
+              check(type::launch(o.params<Policy>(set), {o.scratch.data(), o.scratch.size()}, gpu));
+            }}},
+          o.sets, how, to);
+}
+
+}  // namespace
+
+void acceptance(card const& on, options const& how, report& to) {
+  one_case<ratify::acceptance_policy>(on, how, to, "coupled");
+  one_case<rejection_policy>(on, how, to, "rejection");
+}
+
+}  // namespace bench

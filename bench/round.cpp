@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/// ratify-bench-round: one start of the paired measurement of complete rounds, on a card. A round is one graph; both
+/// arms replay theirs in turn over the same weights, caches and states.
+#include <bench/card.hpp>
+#include <bench/harness.hpp>
+#include <bench/round.hpp>
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+
+namespace bench {
+namespace {
+
+/// Both arms from the same state: what they say must be the same to the bit.
+void require_equal_bits(round& r, int context) {
+  r.start(context);
+  r.enqueue<control_arm>();
+  auto const logits = r.logits();
+  auto const out = r.emitted();
+  r.start(context);
+  r.enqueue<candidate_arm>();
+  auto const other_logits = r.logits();
+  auto const other = r.emitted();
+  if (out.emitted < 1) throw std::runtime_error("the control's logits are of no use");
+  if (std::memcmp(logits.data(), other_logits.data(), logits.size() * sizeof(float)) != 0 ||
+      std::memcmp(&out, &other, sizeof out) != 0)
+    throw std::runtime_error("the arms' logits or tokens differ at " + std::to_string(context) + " tokens");
+}
+
+void rounds(card const& on, options const& how, report& to) {
+  round r(on, geometry::of(how.more.at("--tp"), how.more.at("--layers")));
+  for (int context : {1024, 16384, 65536, 262144}) {
+    measurement m;
+    m.operation = "round";
+    m.shape = "TP" + std::to_string(r.shape().ranks) + " " + std::to_string(context) + " tokens";
+    if (!how.wants_shape(m.shape)) continue;
+    require_equal_bits(r, context);
+    m.bytes = m.rotated_bytes = r.bytes();
+    m.sets = m.launches = 1;
+    m.control = {control_arm::name, describe_arm<control_arm>()};
+    {
+      graph control(on.stream, [&] { r.enqueue<control_arm>(); });
+      graph candidate(on.stream, [&] { r.enqueue<candidate_arm>(); });
+      m.comparisons.push_back(alternate(control, candidate, 1, how));
+      m.comparisons.back().candidate = {candidate_arm::name, describe_arm<candidate_arm>()};
+    }
+    std::string const whole = m.shape;
+    to.add(std::move(m));
+
+    // Each part alone: a graph of its launches in a round, in their order, over the same buffers.
+    if (how.more.at("--parts") == 0) continue;
+    for (int i = 0; i < part_count; ++i) {
+      part const id = static_cast<part>(i);
+      measurement of_part;
+      of_part.operation = part_names[i];
+      of_part.shape = whole + ", " + std::to_string(r.launches(id)) + " launches";
+      of_part.part_of = whole;
+      of_part.bytes = of_part.rotated_bytes = r.bytes(id);
+      of_part.sets = of_part.launches = 1;
+      of_part.control = {control_arm::name, describe_arm<control_arm>()};
+      graph control(on.stream, [&] { r.enqueue<control_arm>(id); });
+      graph candidate(on.stream, [&] { r.enqueue<candidate_arm>(id); });
+      options few = how;
+      few.pairs = 5;
+      few.warm_up_ms = 0;
+      of_part.comparisons.push_back(alternate(control, candidate, 1, few));
+      of_part.comparisons.back().candidate = {candidate_arm::name, describe_arm<candidate_arm>()};
+      to.add(std::move(of_part));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bench
+
+int main(int argc, char** argv) {
+  try {
+    bench::options how;
+    how.more = {{"--tp", 1}, {"--layers", 64}, {"--parts", 1}};
+    how.read(argc, argv, {});
+    if (how.more["--tp"] != 1 && how.more["--tp"] != 2) throw std::runtime_error("--tp must be 1 or 2");
+    if (how.more["--layers"] < 4) throw std::runtime_error("--layers must be at least 4");
+    bench::card const on;
+    bench::report to = bench::first_report(on);
+    to.fact("layers", std::to_string(how.more["--layers"]));
+    bench::rounds(on, how, to);
+    to.write(how.json);
+    return 0;
+  } catch (std::exception const& e) {
+    std::fprintf(stderr, "ratify-bench-round: %s\n", e.what());
+    return 1;
+  }
+}
