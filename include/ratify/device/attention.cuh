@@ -259,6 +259,21 @@ RATIFY_HD void attention_scores(Block const& block, attention_params<Policy> con
   }
 }
 
+/// The weights of `N` tokens of a softmax lane from token `t` on, several exponentials under way together; adds them to
+/// `sum` in ascending order.
+template <int N, class Policy, class Shape>
+RATIFY_HD inline void weigh_scores(attention_tile<Policy, Shape>& tile, int t, int e, float maximum, float& sum) {
+  constexpr int lanes = detail::attention_traits<Policy>::softmax_lanes;
+  float weight[N];
+  RATIFY_UNROLL
+  for (int i = 0; i < N; ++i) weight[i] = detail::exp_ordered(detail::sub_rn(tile.score(t + i * lanes)[e], maximum));
+  RATIFY_UNROLL
+  for (int i = 0; i < N; ++i) {
+    tile.score(t + i * lanes)[e] = put_back<v_left_out<Policy>>(weight[i]);
+    sum = detail::add_rn(sum, weight[i]);
+  }
+}
+
 /// Turns the scores into weights exp(score - maximum), times `v_left_out` as they are stored, and gives the maximum and
 /// sum of each entry to `write(e, maximum, sum)`. The sum: lane l of 16 adds its tokens l, l + 16, ... in ascending
 /// order, then lanes 8, 4, 2 and 1 apart meet.
@@ -280,21 +295,9 @@ RATIFY_HD void attention_softmax(Block const& block, int entries, int partition_
     RATIFY_UNROLL
     for (int o = lanes / 2; o > 0; o /= 2) maximum = detail::max_rn(maximum, block.shuffle_xor(maximum, o, mask));
     float sum = 0.0f;
-    auto const weigh = [&](auto count, int t) {
-      constexpr int n = decltype(count)::value;
-      float weight[n];
-      RATIFY_UNROLL
-      for (int i = 0; i < n; ++i)
-        weight[i] = detail::exp_ordered(detail::sub_rn(tile.score(t + i * lanes)[e], maximum));
-      RATIFY_UNROLL
-      for (int i = 0; i < n; ++i) {
-        tile.score(t + i * lanes)[e] = put_back<v_left_out<Policy>>(weight[i]);
-        sum = detail::add_rn(sum, weight[i]);
-      }
-    };
     int t = first;
-    for (; t + 3 * lanes < end; t += 4 * lanes) weigh(RATIFY_STD::integral_constant<int, 4>{}, t);
-    for (; t < end; t += lanes) weigh(RATIFY_STD::integral_constant<int, 1>{}, t);
+    for (; t + 3 * lanes < end; t += 4 * lanes) weigh_scores<4>(tile, t, e, maximum, sum);
+    for (; t < end; t += lanes) weigh_scores<1>(tile, t, e, maximum, sum);
     RATIFY_UNROLL
     for (int o = lanes / 2; o > 0; o /= 2) sum = detail::add_rn(sum, block.shuffle_xor(sum, o, mask));
     if (lane == 0 && begin < end) write(e, maximum, sum);
