@@ -14,6 +14,7 @@
 #include <ratify/cache_policy.hpp>
 #include <ratify/convolution_policy.hpp>
 #include <ratify/decoder_policy.hpp>
+#include <ratify/drafting_policy.hpp>
 #include <ratify/embedding_policy.hpp>
 #include <ratify/normalization_policy.hpp>
 #include <ratify/projection_policy.hpp>
@@ -24,6 +25,7 @@ namespace ratify_examples {
 using ratify::acceptance_rule;
 using ratify::bf16;
 using ratify::decoder_revision;
+using ratify::draft_mode;
 using ratify::e2m1x2;
 using ratify::e4m3;
 using ratify::e5m2;
@@ -94,6 +96,10 @@ constexpr spelling spell(projection_scale value) {
 constexpr spelling spell(acceptance_rule value) {
   return value == acceptance_rule::coupled ? spelling{"coupled", "ratify::acceptance_rule::coupled"}
                                            : spelling{"rejection", "ratify::acceptance_rule::rejection"};
+}
+constexpr spelling spell(draft_mode value) {
+  return value == draft_mode::argmax ? spelling{"argmax", "ratify::draft_mode::argmax"}
+                                     : spelling{"sample", "ratify::draft_mode::sample"};
 }
 constexpr spelling spell(recurrence_layout value) {
   return value == recurrence_layout::kv ? spelling{"kv", "ratify::recurrence_layout::kv"}
@@ -335,6 +341,34 @@ struct acceptance_p : ratify::acceptance_policy {
 
 using acceptance_policies =
     policy_list<acceptance_p<acceptance_rule::coupled>, acceptance_p<acceptance_rule::rejection>>;
+
+// drafting
+
+template <draft_mode Mode>
+struct draft_walk_p : ratify::draft_walk_policy {
+  using pair_format = float;
+  static constexpr draft_mode mode = Mode;
+#if !defined(__CUDACC_RTC__)
+  static constexpr operation_description description{"draft_walk", "ratify/drafting.cuh"};
+  template <class Visitor>
+  static void knobs(Visitor&& visit) {
+    visit("mode", Mode);
+  }
+#endif
+};
+
+struct draft_convolution_p : ratify::draft_convolution_policy, without_knobs {
+  using input_format = float;
+  using base_format = float;
+  using delta_format = float;
+  using output_format = float;
+#if !defined(__CUDACC_RTC__)
+  static constexpr operation_description description{"draft_convolution", "ratify/drafting.cuh"};
+#endif
+};
+
+using draft_walk_policies = policy_list<draft_walk_p<draft_mode::argmax>, draft_walk_p<draft_mode::sample>>;
+using draft_convolution_policies = policy_list<draft_convolution_p>;
 
 // glue
 

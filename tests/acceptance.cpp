@@ -2,6 +2,7 @@
 #include <ratify/acceptance.cuh>
 
 #include "reference/acceptance.hpp"
+#include "support/chi_square.hpp"
 #include "support/compare.hpp"
 #include "support/executors.hpp"
 #include "support/random.hpp"
@@ -378,26 +379,6 @@ std::vector<int32_t> draw(Executor& on, std::vector<float> const& logits, ratify
       {row.data(), static_cast<int>(logits.size()), how, words.data(), token.data()}});
   REQUIRE_MESSAGE(s, s.reason());
   return token.read();
-}
-
-/// Upper quantile of chi-square at 1e-6 (Wilson and Hilferty).
-double chi_square_limit(int degrees) {
-  double const a = 2.0 / (9.0 * degrees), c = 1.0 - a + 4.7534 * std::sqrt(a);
-  return degrees * c * c * c;
-}
-
-/// Chi-square of counts against probabilities, less its limit: positive rejects. Where p is 0, one count rejects.
-double excess(std::vector<int> const& counts, std::vector<double> const& p) {
-  double n = 0.0, sum = 0.0;
-  int degrees = -1;
-  for (int c : counts) n += c;
-  for (size_t i = 0; i < p.size(); ++i) {
-    if (p[i] == 0.0 && counts[i] > 0) return INFINITY;
-    if (p[i] == 0.0) continue;
-    sum += (counts[i] - n * p[i]) * (counts[i] - n * p[i]) / (n * p[i]);
-    ++degrees;
-  }
-  return sum - chi_square_limit(degrees);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ run build cmake --build "$build" -- -k 0
 tests=$build/tests/ratify_tests
 run tests "$tests"
 run generate_tests "$build/tests/generate_tests" --test-case-exclude='*2000*'
-run graphs env RATIFY_TEST_GRAPH=1 "$tests" --source-file='*tests/acceptance.cpp,*tests/activation.cpp,*tests/attention.cpp,*tests/cache.cpp,*tests/convolution.cpp,*tests/decoder.cpp,*tests/embedding.cpp,*tests/graph.cpp,*tests/normalization.cpp,*tests/projection.cpp,*tests/recurrence.cpp,*tests/recurrence_replay.cpp'
+run graphs env RATIFY_TEST_GRAPH=1 "$tests" --source-file='*tests/acceptance.cpp,*tests/activation.cpp,*tests/attention.cpp,*tests/cache.cpp,*tests/convolution.cpp,*tests/decoder.cpp,*tests/drafting.cpp,*tests/embedding.cpp,*tests/graph.cpp,*tests/normalization.cpp,*tests/projection.cpp,*tests/recurrence.cpp,*tests/recurrence_replay.cpp'
 run linkage_architectures python3 tests/linkage/run.py . "${CXX:-g++}" nvcc --architectures
 run threads "$tests" --source-file='*tests/threads.cpp'
 run lengths "$tests" --source-file='*tests/attention_lengths.cpp'
@@ -55,7 +55,7 @@ run demo "$build/examples/generate" --executor cuda --compare --tokens 240 --tem
 for tool in memcheck racecheck initcheck synccheck; do
   # G6 runs 4096 tokens one by one, which takes racecheck minutes and shows nothing that 32 rows do not.
   run "sanitizer_$tool" env RATIFY_TEST_SCALE=0.1 timeout "${SANITIZER_SECONDS:-600}" compute-sanitizer --tool "$tool" \
-    --error-exitcode 1 "$tests" --source-file='*tests/attention.cpp,*tests/convolution.cpp,*tests/normalization.cpp,*tests/recurrence.cpp,*tests/recurrence_replay.cpp' --test-case-exclude='G6*'
+    --error-exitcode 1 "$tests" --source-file='*tests/attention.cpp,*tests/convolution.cpp,*tests/drafting.cpp,*tests/normalization.cpp,*tests/recurrence.cpp,*tests/recurrence_replay.cpp' --test-case-exclude='G6*'
 done
 for checked in memcheck:1025 memcheck:3297 memcheck:262144 racecheck:1025 racecheck:3297; do
   run "lengths_${checked/:/_}" timeout "${SANITIZER_SECONDS:-600}" compute-sanitizer --tool "${checked%:*}" --error-exitcode 1 \

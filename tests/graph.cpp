@@ -23,7 +23,7 @@ TEST_CASE("L1 every operation launched twice with outputs and scratch poisoned g
       REQUIRE(operation.launch());
       CHECK(bit_difference(operation.results(), first) == "");
     });
-    CHECK(operations >= 17);
+    CHECK(operations >= 20);
   });
 }
 

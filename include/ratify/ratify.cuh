@@ -8,6 +8,7 @@
 #include <ratify/cache.cuh>
 #include <ratify/convolution.cuh>
 #include <ratify/decoder.cuh>
+#include <ratify/drafting.cuh>
 #include <ratify/embedding.cuh>
 #include <ratify/normalization.cuh>
 #include <ratify/projection.cuh>

@@ -89,6 +89,9 @@ namespace every_operation {
 struct rejection : ratify::acceptance_policy {
   static constexpr ratify::acceptance_rule rule = ratify::acceptance_rule::rejection;
 };
+struct sample : ratify::draft_walk_policy {
+  static constexpr auto mode = ratify::draft_mode::sample;
+};
 struct replay : ratify::recurrence_policy {
   static constexpr auto mode = ratify::recurrence_mode::replay;
 };
@@ -250,6 +253,47 @@ void for_each_operation(Executor& on, F&& f) {
     t->template operation<ratify::decode<policy>>(p);
     f(*t);
   }
+  {
+    auto const t = begin("draft_convolution");
+    using policy = ratify::draft_convolution_policy;
+    typename ratify::draft_convolution<policy>::params p;
+    p.x = {t->input(numbers(typename policy::input_format{}, 2 * 3 * 48)), 3 * 48, 48};
+    p.base = t->input(numbers(typename policy::base_format{}, 2 * 48));
+    p.delta = {t->input(numbers(typename policy::delta_format{}, 2 * 3 * 6)), 3 * 6, 6};
+    p.out = {t->template output<typename policy::output_format>(2 * 3 * 48), 3 * 48, 48};
+    p.requests = 2;
+    p.slots = 3;
+    p.channels = 48;
+    t->template operation<ratify::draft_convolution<policy>>(p);
+    f(*t);
+  }
+  auto const draft_walk = [&](char const* name, auto mode) {
+    auto const t = begin(name);
+    using policy = decltype(mode);
+    typename ratify::draft_walk<policy>::params p;
+    std::vector<int32_t> candidates(2 * 3 * 5);
+    for (auto& c : candidates) c = random.integer(-1, 19);
+    p.unary = {t->input(numbers(float{}, 2 * 3 * 5)), 15, 5};
+    p.candidates = {t->input(candidates), 15, 5};
+    p.left = {t->input(numbers(typename policy::pair_format{}, 20 * 40)), 40};
+    p.right = {t->input(numbers(typename policy::pair_format{}, 20 * 40)), 40};
+    p.project = {t->input(numbers(float{}, 2 * 3 * 40)), 120, 40};
+    p.anchor = t->input(std::vector<int32_t>{7, 0});
+    p.temperature = t->input(std::vector<float>{0.7f, 1.0f});
+    p.seed = t->input(std::vector<int64_t>{1, 2});
+    p.position = t->input(std::vector<int64_t>{10, 20});
+    p.tokens = {t->template output<int32_t>(6), 3};
+    p.q = {t->template output<float>(30), 15, 5};
+    p.requests = 2;
+    p.slots = 3;
+    p.candidate_count = 5;
+    p.rank = 40;
+    p.vocab = 20;
+    t->template operation<ratify::draft_walk<policy>>(p);
+    f(*t);
+  };
+  draft_walk("draft_walk", ratify::draft_walk_policy{});
+  draft_walk("draft_walk, sample", every_operation::sample{});
   {
     auto const t = begin("embedding");
     using policy = ratify::embedding_policy;

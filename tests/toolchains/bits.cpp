@@ -4,6 +4,7 @@
 #include <ratify/activation.cuh>
 #include <ratify/attention.cuh>
 #include <ratify/convolution.cuh>
+#include <ratify/drafting.cuh>
 #include <ratify/host.hpp>
 #include <ratify/normalization.cuh>
 #include <ratify/projection.cuh>
@@ -35,6 +36,17 @@ struct float_rmsnorm : ratify::rmsnorm_policy {
   using input_format = float;
   using output_format = float;
   using weight_format = float;
+};
+
+struct sampled_walk : ratify::draft_walk_policy {
+  static constexpr auto mode = ratify::draft_mode::sample;
+};
+
+struct float_taps : ratify::draft_convolution_policy {
+  using input_format = float;
+  using base_format = float;
+  using delta_format = float;
+  using output_format = float;
 };
 
 struct float_gating : ratify::gating_policy {
@@ -223,5 +235,49 @@ int main() {
     run<op>(p, on);
     digest("g", g.data(), g.size() * sizeof(float));
     digest("beta", beta.data(), beta.size() * sizeof(float));
+  }
+  {
+    using op = ratify::draft_walk<sampled_walk>;
+    auto const unary = numbers<float>(7 * 16, 4), left = numbers<float>(50 * 100, 4),
+               right = numbers<float>(50 * 100, 4), project = numbers<float>(7 * 100, 4);
+    std::vector<int32_t> candidates(7 * 16), tokens(7);
+    for (auto& c : candidates) c = static_cast<int32_t>(word() % 50);
+    int64_t const seed = 5, position = 9;
+    std::vector<float> q(7 * 16);
+    op::params p;
+    p.unary = {unary.data(), 7 * 16, 16};
+    p.candidates = {candidates.data(), 7 * 16, 16};
+    p.left = {left.data(), 100};
+    p.right = {right.data(), 100};
+    p.project = {project.data(), 700, 100};
+    p.anchor = zero;
+    p.temperature = &one;
+    p.seed = &seed;
+    p.position = &position;
+    p.tokens = {tokens.data(), 7};
+    p.q = {q.data(), 7 * 16, 16};
+    p.requests = 1;
+    p.slots = 7;
+    p.candidate_count = 16;
+    p.rank = 100;
+    p.vocab = 50;
+    run<op>(p, on);
+    digest("walk", tokens.data(), tokens.size() * sizeof(int32_t));
+    digest("walk q", q.data(), q.size() * sizeof(float));
+  }
+  {
+    using op = ratify::draft_convolution<float_taps>;
+    auto const x = numbers<float>(8 * 96), base = numbers<float>(2 * 96), delta = numbers<float>(8 * 12);
+    std::vector<float> out(8 * 96);
+    op::params p;
+    p.x = {x.data(), 8 * 96, 96};
+    p.base = base.data();
+    p.delta = {delta.data(), 8 * 12, 12};
+    p.out = {out.data(), 8 * 96, 96};
+    p.requests = 1;
+    p.slots = 8;
+    p.channels = 96;
+    run<op>(p, on);
+    digest("two taps", out.data(), out.size() * sizeof(float));
   }
 }

@@ -31,6 +31,8 @@ int launch_everything(ratify::cuda_executor& on) {
   launched += bool(launch<ratify::attention<ratify::attention_policy>>(on));
   launched += bool(launch<ratify::convolution<ratify::convolution_policy>>(on));
   launched += bool(launch<ratify::decode<ratify::decode_policy>>(on));
+  launched += bool(launch<ratify::draft_convolution<ratify::draft_convolution_policy>>(on));
+  launched += bool(launch<ratify::draft_walk<ratify::draft_walk_policy>>(on));
   launched += bool(launch<ratify::embedding<ratify::embedding_policy>>(on));
   launched += bool(launch<ratify::gated_rmsnorm<ratify::gated_rmsnorm_policy>>(on));
   launched += bool(launch<ratify::gating<ratify::gating_policy>>(on));
