@@ -302,6 +302,50 @@ TEST_CASE("draft_walk: a request alone, and with its candidates turned, draws th
   }
 }
 
+namespace {
+
+/// One slot a block, each with random bits of its own.
+struct slot_kernel {
+  struct params {
+    ratify::device::draft_slot<float> slot;
+    float temperature;
+    uint32_t const* random;
+    int32_t* token;
+  };
+  static constexpr char const* name = "slot_kernel";
+  static constexpr int block_threads = 64;
+  template <class Block>
+  using shared_storage = ratify::device::draft_storage<Block>;
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
+    int32_t const token = ratify::device::draft_token<ratify::draft_mode::sample>(
+        block, 0, p.slot, p.temperature, p.random[block.block_x()], nullptr, storage);
+    if (block.thread() == 0) p.token[block.block_x()] = token;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a candidate's share of the random words begins and ends exactly where its mass does") {
+  // Masses 2^40 of ids 3 and 8; nothing of id 5, whose place is before both.
+  std::vector<uint32_t> const words{0, 1, 0x7fffffff, 0x80000000, 0x80000001, 0xffffffff};
+  on_each_executor([&](auto& on) {
+    using executor = std::decay_t<decltype(on)>;
+    buffer<float, executor> unary(on, std::vector<float>{0.5f, NAN, 0.5f}), zeros(on, std::vector<float>(9, 0.0f));
+    buffer<int32_t, executor> candidates(on, std::vector<int32_t>{8, 5, 3}), token(on, words.size());
+    buffer<uint32_t, executor> random(on, words);
+    slot_kernel::params const p{
+        {candidates.data(), unary.data(), 3, {zeros.data(), 1}, {zeros.data(), 1}, zeros.data(), 1, 9},
+        1.0f,
+        random.data(),
+        token.data()};
+    auto const s = on.run(ratify::stage<slot_kernel>{{static_cast<int>(words.size())}, p});
+    REQUIRE_MESSAGE(s, s.reason());
+    CHECK(token.read() == std::vector<int32_t>{3, 3, 3, 8, 8, 8});
+  });
+}
+
 TEST_CASE("draft_walk and acceptance by rejection together emit the target's distribution") {
   // Two slots, whose candidates' scores depend on the token before; the target's two rows are others.
   int const seeds = scaled(scale() < 1.0 ? 10000 : 30000);

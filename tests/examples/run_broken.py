@@ -136,7 +136,7 @@ def survive(folder, name, op, content):
 OPTIONAL = {"bias", "fresh", "residual", "draft_probs"}
 BASES = ["decode_e4m3", "append", "attention_short", "convolution", "recurrence_retired_vk", "recurrence_fresh",
          "recurrence_read_plain", "projection_matched", "acceptance_sampled", "acceptance_rejection",
-         "acceptance_rejection_probs", "gating"]
+         "acceptance_rejection_probs", "gating", "draft_walk_sample", "draft_convolution"]
 
 
 def bases():
@@ -205,7 +205,7 @@ def policies(folder):
            arguments=["--policy", "value_block=3"])
     refuse(folder, "another rule", "acceptance", case("acceptance_end"), "'greedy'", code=2,
            arguments=["--policy", "rule=greedy"])
-    for op in ("merge", "draft_walk", "draft_convolution", "frobnicate"):
+    for op in ("merge", "frobnicate"):
         refuse(folder, op, op, (good[0], {}), op, "built are", code=2)
     for option in ("--rtol", "--atol"):
         for text in ("x", "", "1e", "nan", "inf", "1e999", "1 ", "0x1", "1,5", "+1"):
@@ -459,6 +459,39 @@ def contents(folder):
             data = (t.data * 2)[:count * 4]
             refuse(folder, f"{tensor} {shape}", "acceptance", ({**rest, tensor: rf.Tensor(t.dtype, shape, data)}, metadata),
                    "'draft_")
+
+    name = "draft_walk_sample"
+    for value in (-1, 40, BIG, -2**31):
+        entry(folder, name, "anchor", 1, value)
+        entry(folder, "draft_walk", "anchor", 0, value)
+    for value in (-2, 40, BIG, -2**31):
+        entry(folder, name, "candidates", 3, value)
+    for value in (float("nan"), float("inf"), -1.0, -1e-9):
+        entry(folder, name, "temperature", 0, value)
+    tensors, metadata = case(name)
+    for tensor, shape in (("candidates", [5, 7, 7]), ("candidates", [5, 8, 7]), ("right", [40, 36]), ("right", [39, 37]),
+                          ("project", [5, 7, 36]), ("project", [5, 6, 37]), ("anchor", [4]), ("temperature", [6]),
+                          ("seed", [4]), ("position", [1])):
+        t = rf.Tensor(tensors[tensor].dtype, shape, bytes(math.prod(shape) * rf.BYTES[tensors[tensor].dtype]))
+        refuse(folder, f"{tensor} {shape}", "draft_walk", ({**tensors, tensor: t}, metadata), f"'{tensor}'", "shape")
+    for tensor in ("left", "right"):
+        t = rf.Tensor("F16", [40, 37], bytes(40 * 37 * 2))
+        refuse(folder, f"{tensor} F16", "draft_walk", ({**tensors, tensor: t}, metadata), f"'{tensor}'", "F16")
+    wide = {k: v for k, v in tensors.items() if not k.startswith("expected.")}
+    for tensor in ("unary", "candidates"):
+        wide[tensor] = rf.Tensor(tensors[tensor].dtype, [5, 7, 65], bytes(5 * 7 * 65 * 4))
+    refuse(folder, "65 candidates", "draft_walk", (wide, metadata), "1 to 64 candidates", code=2)
+    refuse(folder, "another mode", "draft_walk", (tensors, metadata), "'greedy'", code=2, arguments=["--policy", "mode=greedy"])
+    refuse(folder, "sample of a file for argmax", "draft_walk", case("draft_walk"), "'temperature'", "missing",
+           arguments=["--policy", "mode=sample"])
+    tensors, metadata = case("draft_convolution")
+    for tensor, shape in (("base", [1, 48]), ("base", [2, 47]), ("base", [3, 48]), ("delta", [2, 8, 2, 2]),
+                          ("delta", [2, 8, 1, 3]), ("delta", [2, 7, 2, 3]), ("delta", [1, 8, 2, 3]), ("delta", [2, 8, 6])):
+        t = rf.Tensor(tensors[tensor].dtype, shape, bytes(math.prod(shape) * rf.BYTES[tensors[tensor].dtype]))
+        refuse(folder, f"{tensor} {shape}", "draft_convolution", ({**tensors, tensor: t}, metadata), f"'{tensor}'", "shape")
+    for channels in (15, 24, 49):
+        x = rf.Tensor("F16", [2, 8, channels], bytes(2 * 8 * channels * 2))
+        refuse(folder, f"{channels} channels", "draft_convolution", ({**tensors, "x": x}, metadata), "multiple of 16", code=2)
 
     for value in (-1, 5, BIG):
         entry(folder, rf.glue()["qk_norm_rotary"], "positions", 1, value)

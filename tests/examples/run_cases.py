@@ -31,6 +31,7 @@ SAME_BITS = {
     "attention_short": ["revision=2"],
     "attention_window": ["revision=2"],
     "decode_e4m3": ["revision=1", "revision=2", "revision=native"],
+    "draft_walk_greedy": ["mode=argmax"],
     "recurrence_snapshots": [f"value_block={n}" for n in (2, 4, 8, 32)],
     "recurrence_retired_vk": ["value_block=8"],
     "recurrence_replay": [f"value_block={n}" for n in (2, 8, 32)],
@@ -124,6 +125,8 @@ STRIDED = {
     "acceptance_rejection": {"logits": [0, 3], "draft_candidates": [0, 4, 1], "draft_candidate_q": [0, 0, 2]},
     "acceptance_rejection_probs": {"draft_probs": [0, 5, 0]},
     "gating": {"a": [0, 1], "b": [0, 2]},
+    "draft_walk_sample": {"unary": [0, 3, 2], "candidates": [0, 0, 1], "left": [0, 3], "right": [0, 5], "project": [0, 2, 1]},
+    "draft_convolution": {"x": [0, 5, 2], "base": [0, 3], "delta": [0, 4, 3, 0]},
 }
 
 
