@@ -16,7 +16,7 @@ BUDGET = {  # translation unit: (seconds, megabytes)
     "attention": (60, 7.0),
     "cache": (13, 1.6),  # append and decode
     "convolution": (12, 1.5),
-    "drafting": (10, 1.0),
+    "drafting": (8, 0.7),
     "glue": (12, 1.1),
     "projection": (28, 2.7),
     "recurrence": (30, 3.5),

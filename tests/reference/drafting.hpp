@@ -71,8 +71,8 @@ inline walked draft_walk(walk const& w, std::vector<float> const& left, std::vec
       if (score > -INFINITY) order.push_back({score, id, c});  // false for NaN
     }
     if (order.empty()) return out;
-    std::stable_sort(order.begin(), order.end(), [](entry const& a, entry const& b) {
-      return a.score > b.score || (a.score == b.score && a.id < b.id);
+    std::sort(order.begin(), order.end(), [](entry const& a, entry const& b) {
+      return a.score > b.score || (a.score == b.score && (a.id < b.id || (a.id == b.id && a.place < b.place)));
     });
     float const best = order[0].score;
     if (!w.sample || w.temperature < 1e-5f || best == INFINITY) {
