@@ -28,6 +28,34 @@ void require_equal_bits(round& r, int context) {
     throw std::runtime_error("the arms' logits or tokens differ at " + std::to_string(context) + " tokens");
 }
 
+/// A part alone: a graph of its launches in a round, in their order, over the same buffers, both arms; what repeats,
+/// such as norms' weights, stays in L2. And (--parts 2) as the round feels it: the candidate's round against itself
+/// without.
+measurement one_part(card const& on, round& r, part id, std::string const& whole, graph& full, options const& how) {
+  measurement m;
+  m.operation = part_names[static_cast<int>(id)];
+  m.shape = whole + ", " + std::to_string(r.launches(id)) + " launches";
+  m.part_of = whole;
+  m.bytes = m.rotated_bytes = r.bytes(id);
+  m.sets = m.launches = 1;
+  m.control = {control_arm::name, describe_arm<control_arm>()};
+  options few = how;
+  few.pairs = 5;
+  few.warm_up_ms = 0;
+  {
+    graph control(on.stream, [&] { r.enqueue<control_arm>(id); });
+    graph candidate(on.stream, [&] { r.enqueue<candidate_arm>(id); });
+    m.comparisons.push_back(alternate(control, candidate, 1, few));
+    m.comparisons.back().candidate = {candidate_arm::name, describe_arm<candidate_arm>()};
+  }
+  if (how.more.at("--parts") > 1) {
+    graph without(on.stream, [&] { r.enqueue_without<candidate_arm>(id); });
+    m.comparisons.push_back(alternate(full, without, 1, few));
+    m.comparisons.back().candidate = {"the round without it", describe_arm<candidate_arm>()};
+  }
+  return m;
+}
+
 void rounds(card const& on, options const& how, report& to) {
   round r(on, geometry::of(how.more.at("--tp"), how.more.at("--layers")));
   for (int context : {1024, 16384, 65536, 262144}) {
@@ -39,35 +67,14 @@ void rounds(card const& on, options const& how, report& to) {
     m.bytes = m.rotated_bytes = r.bytes();
     m.sets = m.launches = 1;
     m.control = {control_arm::name, describe_arm<control_arm>()};
-    {
-      graph control(on.stream, [&] { r.enqueue<control_arm>(); });
-      graph candidate(on.stream, [&] { r.enqueue<candidate_arm>(); });
-      m.comparisons.push_back(alternate(control, candidate, 1, how));
-      m.comparisons.back().candidate = {candidate_arm::name, describe_arm<candidate_arm>()};
-    }
+    graph control(on.stream, [&] { r.enqueue<control_arm>(); });
+    graph candidate(on.stream, [&] { r.enqueue<candidate_arm>(); });
+    m.comparisons.push_back(alternate(control, candidate, 1, how));
+    m.comparisons.back().candidate = {candidate_arm::name, describe_arm<candidate_arm>()};
     std::string const whole = m.shape;
     to.add(std::move(m));
-
-    // Each part alone: a graph of its launches in a round, in their order, over the same buffers.
     if (how.more.at("--parts") == 0) continue;
-    for (int i = 0; i < part_count; ++i) {
-      part const id = static_cast<part>(i);
-      measurement of_part;
-      of_part.operation = part_names[i];
-      of_part.shape = whole + ", " + std::to_string(r.launches(id)) + " launches";
-      of_part.part_of = whole;
-      of_part.bytes = of_part.rotated_bytes = r.bytes(id);
-      of_part.sets = of_part.launches = 1;
-      of_part.control = {control_arm::name, describe_arm<control_arm>()};
-      graph control(on.stream, [&] { r.enqueue<control_arm>(id); });
-      graph candidate(on.stream, [&] { r.enqueue<candidate_arm>(id); });
-      options few = how;
-      few.pairs = 5;
-      few.warm_up_ms = 0;
-      of_part.comparisons.push_back(alternate(control, candidate, 1, few));
-      of_part.comparisons.back().candidate = {candidate_arm::name, describe_arm<candidate_arm>()};
-      to.add(std::move(of_part));
-    }
+    for (int i = 0; i < part_count; ++i) to.add(one_part(on, r, static_cast<part>(i), whole, candidate, how));
   }
 }
 

@@ -264,9 +264,11 @@ class round {
   /// Enqueues a round, or the launches of one part of it.
   template <class Arm>
   void enqueue(part only = part::count) {
-    walk<Arm>([&](auto op, part id, int, auto const& p, double) {
-      if (only == part::count || only == id) check(decltype(op)::type::launch(p, scratch(), gpu_));
-    });
+    enqueue_where<Arm>([only](part id) { return only == part::count || only == id; });
+  }
+  template <class Arm>
+  void enqueue_without(part left_out) {
+    enqueue_where<Arm>([left_out](part id) { return id != left_out; });
   }
 
   /// Bytes that have to come from memory or go there: weights, visible K and V, states and windows, the round's rows of
@@ -367,6 +369,13 @@ class round {
   }
  private:
   static constexpr int pages = geometry::capacity / geometry::page_size;
+
+  template <class Arm, class Wanted>
+  void enqueue_where(Wanted wanted) {
+    walk<Arm>([&](auto op, part id, int, auto const& p, double) {
+      if (wanted(id)) check(decltype(op)::type::launch(p, scratch(), gpu_));
+    });
+  }
 
   struct inputs {
     int64_t seed, position;

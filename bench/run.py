@@ -87,6 +87,11 @@ def figures(a):
     return " / ".join(f"{a[p]:.{digits}f}" for p in ("p50", "p90", "p99"))
 
 
+def difference(comparison):
+    """Control less candidate, microseconds."""
+    return statistics.median(a - b for x, y in zip(comparison["control_us"], comparison["candidate_us"]) for a, b in zip(x, y))
+
+
 def table(result):
     facts = result["facts"]
     lines = [f"# {result['title']}", "",
@@ -120,13 +125,18 @@ def table(result):
         lines += ["", f"## Parts of a round: {whole}", "",
                   "A graph of the part's launches in a round, in their order, over the round's buffers; microseconds of all "
                   f"of them. The parts' candidates sum to {total:.0f} us.", ""]
-        lines += ["| part | launches | control us | candidate us | of the sum | bound us | share |", "|---|---|---|---|---|---|---|"]
+        felt = all(len(c["comparisons"]) > 1 for c in parts)
+        if felt:
+            lines += ["In the round: a candidate's round less one without the part, median of pairs.", ""]
+        lines += ["| part | launches | control us | candidate us | of the sum | bound us | share |" +
+                  (" in the round us |" if felt else ""), "|---|---|---|---|---|---|---|" + ("---|" if felt else "")]
         for c in sorted(parts, key=lambda c: -c["comparisons"][0]["measured"]["p50"]):
             one = c["comparisons"][0]
             launches = c["shape"].rsplit(", ", 1)[1].split()[0]
             lines.append(f"| {c['operation']} | {launches} | {one['control']['p50']:.1f} | {one['measured']['p50']:.1f} | "
                          f"{100 * one['measured']['p50'] / total:.1f} % | {c['bound_us']:.1f} | "
-                         f"{100 * one['share_of_read_bandwidth']:.0f} % |")
+                         f"{100 * one['share_of_read_bandwidth']:.0f} % |" +
+                         (f" {difference(c['comparisons'][1]):.1f} |" if felt else ""))
     return "\n".join(lines) + "\n"
 
 
