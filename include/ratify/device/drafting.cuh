@@ -32,11 +32,21 @@ struct draft_storage {
   int32_t token;
 };
 
+/// A NaN may stay as it is: what becomes of a score depends on no NaN's bits.
+RATIFY_HD inline float pair_value(float x) { return x; }
+RATIFY_HD inline float pair_value(bf16 x) { return detail::from_bits(static_cast<uint32_t>(x.bits) << 16); }
+
+/// sum + (left * project) * right, the product rounded first.
+template <class Format>
+RATIFY_HD inline float pair_term(Format left, float project, Format right, float sum) {
+  using detail::fma_rn;
+  return fma_rn(fma_rn(pair_value(left), project, -0.0f), pair_value(right), sum);  // less for a host than mul_rn
+}
+
 /// A lane's part of dot(left * project, right): its four chains, over the elements lane, lane + 32, ..., lane + 8, lane
 /// + 40, ... and so on, met 16 and 8 apart.
 template <class Format>
 RATIFY_HD inline float pair_partial(Format const* left, float const* project, Format const* right, int rank, int lane) {
-  using namespace detail;
   constexpr int chains = 4, step = chains * pair_lanes;
   float sum[chains] = {0.0f, 0.0f, 0.0f, 0.0f};
   int i = lane;
@@ -44,14 +54,15 @@ RATIFY_HD inline float pair_partial(Format const* left, float const* project, Fo
     RATIFY_UNROLL
     for (int u = 0; u < chains; ++u) {
       int const at = i + u * pair_lanes;
-      sum[u] = fma_rn(mul_rn(to_float(left[at]), to_float(project[at])), to_float(right[at]), sum[u]);
+      sum[u] = pair_term(left[at], project[at], right[at], sum[u]);
     }
   }
   RATIFY_UNROLL
   for (int u = 0; u < chains; ++u) {
     int const at = i + u * pair_lanes;
-    if (at < rank) sum[u] = fma_rn(mul_rn(to_float(left[at]), to_float(project[at])), to_float(right[at]), sum[u]);
+    if (at < rank) sum[u] = pair_term(left[at], project[at], right[at], sum[u]);
   }
+  using detail::add_rn;
   return add_rn(add_rn(sum[0], sum[2]), add_rn(sum[1], sum[3]));
 }
 
@@ -76,8 +87,7 @@ RATIFY_HD inline float nearest_float(uint64_t x) {
 /// A candidate that is no token, or whose score is NaN or -inf, counts nothing; +inf wins, of several the lowest id. A
 /// temperature (valid) below 1e-5 is argmax.
 ///
-/// Called by all threads of a block, at least as many as candidates and a multiple of 8; two calls with the same
-/// storage need no barrier between.
+/// Called by all threads of a block of whole warps; two calls with the same storage need no barrier between.
 /// @param temperature, random  of mode sample
 /// @param q  [count], or nullptr
 /// @return the token, in every thread; -1, and q of zeros, if no candidate counts or `previous` is no token
@@ -87,59 +97,65 @@ RATIFY_HD inline int32_t draft_token(Block const& block, int32_t previous, draft
                                      float temperature, uint32_t random, float* q, draft_storage<Block>& storage) {
   using namespace detail;
   static_assert(walk_most_words == acceptance_most_words, "ratify: one order for logits and drafts");
-  static_assert(Block::threads >= walk_most_candidates && Block::threads % pair_lanes == 0,
-                "ratify: draft_token needs a thread a candidate and whole groups of 8");
-  int const own = block.thread();
+  static_assert(Block::threads % 32 == 0, "ratify: draft_token needs whole warps");
+  int const thread = block.thread(), count = slot.count;
   if (previous < 0 || previous >= slot.vocab) {
-    if (q != nullptr && own < slot.count) q[own] = 0.0f;
+    for (int c = thread; q != nullptr && c < count; c += Block::threads) q[c] = 0.0f;
     return -1;
   }
   auto const is_token = [&](int32_t id) { return id >= 0 && id < slot.vocab; };
 
-  for (int c = own / pair_lanes; c < slot.count; c += Block::threads / pair_lanes)
+  int const lane = thread % pair_lanes;
+  for (int c = thread / pair_lanes; c < count; c += Block::threads / pair_lanes)
     if (int32_t const id = slot.candidates[c]; is_token(id))
-      storage.partial[c][own % pair_lanes] =
-          pair_partial(slot.left.row(previous), slot.project, slot.right.row(id), slot.rank, own % pair_lanes);
+      storage.partial[c][lane] =
+          pair_partial(slot.left.row(previous), slot.project, slot.right.row(id), slot.rank, lane);
   block.barrier();
 
-  uint32_t const plus_infinity = 0xff800000u, minus_infinity = 0x007fffffu;  // keys; a NaN's lies above
-  int32_t const id = own < slot.count ? slot.candidates[own] : -1;
-  uint64_t word = 0;
-  if (is_token(id)) {
-    float const score = pair_score(to_float(slot.unary[own]), storage.partial[own]);
-    uint32_t const key = order_key(score);
-    if (key > minus_infinity && key <= plus_infinity) word = order_word(score, id);
-  }
-  if (own < slot.count) storage.word[own] = word;
-  block.barrier();
+  if (block.warp() == 0) {                                                     // the rest is little
+    uint32_t const plus_infinity = 0xff800000u, minus_infinity = 0x007fffffu;  // keys; a NaN's lies above
+    for (int c = block.lane(); c < count; c += 32) {
+      uint64_t word = 0;
+      if (int32_t const id = slot.candidates[c]; is_token(id)) {
+        float const score = pair_score(slot.unary[c], storage.partial[c]);
+        uint32_t const key = order_key(score);
+        if (key > minus_infinity && key <= plus_infinity) word = order_word(score, id);
+      }
+      storage.word[c] = word;
+    }
+    if (block.lane() == 0) storage.token = -1;
+    block.warp_barrier();
 
-  if (own == 0) storage.token = -1;
-  uint64_t mass_of_own = 0;
-  if (word != 0) {
     uint64_t first = 0;
-    int at = 0;
-    for (int c = 0; c < slot.count; ++c)
-      if (storage.word[c] > first) first = storage.word[at = c];
+    int place_of_first = 0;
+    for (int c = 0; c < count; ++c)
+      if (storage.word[c] > first) first = storage.word[place_of_first = c];
     bool one = true;
     if constexpr (Mode == draft_mode::sample) one = less(temperature, 1e-5f) || key_of_word(first) == plus_infinity;
-    if (one)
-      mass_of_own = own == at ? uint64_t{1} << 40 : 0;
-    else
-      mass_of_own = mass(value_of_key(key_of_word(word)), value_of_key(key_of_word(first)), temperature);
-  }
-  if (own < slot.count) storage.mass[own] = mass_of_own;
-  block.barrier();
-
-  if (own < slot.count) {
-    uint64_t total = 0, before = 0;
-    for (int c = 0; c < slot.count; ++c) {
-      uint64_t const other = storage.word[c], m = storage.mass[c];
-      total += m;
-      if (other > word || (other == word && c < own)) before += m;
+    for (int c = block.lane(); c < count; c += 32) {
+      uint64_t const word = storage.word[c];
+      uint64_t own = 0;
+      if (word != 0 && one)
+        own = c == place_of_first ? uint64_t{1} << 40 : 0;
+      else if (word != 0)
+        own = mass(value_of_key(key_of_word(word)), value_of_key(key_of_word(first)), temperature);
+      storage.mass[c] = own;
     }
+    block.warp_barrier();
+
+    uint64_t total = 0;
+    for (int c = 0; c < count; ++c) total += storage.mass[c];
     uint64_t const point = draw_point(random, total);
-    if (before <= point && point < before + mass_of_own) storage.token = id;
-    if (q != nullptr) q[own] = mass_of_own == 0 ? 0.0f : div_rn(nearest_float(mass_of_own), nearest_float(total));
+    for (int c = block.lane(); c < count; c += 32) {
+      uint64_t const word = storage.word[c], own = storage.mass[c];
+      uint64_t before = 0;
+      for (int i = 0; i < count; ++i) {
+        uint64_t const other = storage.word[i];
+        if (other > word || (other == word && i < c)) before += storage.mass[i];
+      }
+      if (before <= point && point < before + own) storage.token = id_of_word(word);
+      if (q != nullptr) q[c] = own == 0 ? 0.0f : div_rn(nearest_float(own), nearest_float(total));
+    }
   }
   block.barrier();
   return storage.token;
