@@ -215,6 +215,16 @@ using attention_policies = join_t<attention_every_cache<256, 256>,
                                   attention_every_cache<128, 256>, attention_e4m3<128, 1024>,
                                   attention_every_cache<64, 256>, attention_e4m3<64, 1024>>;
 
+// merge
+
+struct merge_p : ratify::merge_policy, without_knobs {
+#if !defined(__CUDACC_RTC__)
+  static constexpr operation_description description{"merge", "ratify/attention.cuh"};
+#endif
+};
+
+using merge_policies = policy_list<merge_p>;
+
 // convolution
 
 template <class InputFormat, int Width, bool Silu>

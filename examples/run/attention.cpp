@@ -90,9 +90,41 @@ void run(task& t) {
   });
 }
 
+void run_merge(task& t) {
+  using operation_type = ratify::merge<ratify_examples::merge_p>;
+  operand const partial = t.in.tensor("out", {dtype::f32}, 4);
+  shape_type const shape(partial.shape.begin() + 1, partial.shape.end()), columns(shape.begin(), shape.end() - 1);
+  operand const partial_lse = t.in.tensor("lse", dtype::f32, {partial.shape[0], partial.shape[1], partial.shape[2]});
+  t.on.visit([&](auto& on) {
+    using executor_type = std::decay_t<decltype(on)>;
+    resident<float, executor_type> const parts(on, load<float>(partial, 1)), part_lse(on, load<float>(partial_lse, 2));
+    auto const out = room(on, shape, "out"), lse = room(on, columns, "lse");
+    typename operation_type::params p;
+    p.partial_out = parts.pages();
+    p.partial_lse = {part_lse.data(), part_lse.stride(0)};
+    p.out = {out.data(), shape[1] * shape[2], shape[2]};
+    p.lse = lse.data();
+    p.parts = partial.extent(0);
+    p.rows = partial.extent(1);
+    p.q_heads = partial.extent(2);
+    p.head_dim = partial.extent(3);
+    launch<operation_type>(on, p);
+    t.emit_rounded("out", shape, out.read(on));
+    t.emit("lse", columns, lse.read(on));
+  });
+}
+
 }  // namespace
 
-extern operation const attention;
+extern operation const attention, merge;
+operation const merge{"merge",
+                      {"out", "lse"},
+                      {"out", "lse"},
+                      {},
+                      {arithmetic_key, out_key},
+                      run_merge,
+                      built<ratify_examples::merge_policies>};
+
 operation const attention{
     "attention",
     {"q", "k_pages", "v_pages", "block_table", "context_len", "query_start", "k_scale", "v_scale"},

@@ -23,10 +23,6 @@ std::string join(std::vector<std::string> const& parts, char const* between) {
 // What there is ---------------------------------------------------------------------------------------------------
 
 void print_operation(std::FILE* to, operation const& op) {
-  if (op.run == nullptr) {
-    std::fprintf(to, "%s: not built\n", op.name.c_str());
-    return;
-  }
   auto const names = [](std::set<std::string> const& set) { return join({set.begin(), set.end()}, " "); };
   std::fprintf(to, "%s\n  tensors: %s\n", op.name.c_str(), names(op.tensors).c_str());
   if (!op.numbers.empty()) std::fprintf(to, "  metadata: %s\n", names(op.numbers).c_str());
@@ -47,7 +43,6 @@ void print_json() {
   auto const quoted = [](std::string const& text) { return '"' + text + '"'; };  // nothing here needs an escape
   std::vector<std::string> lines;
   for (operation const* const op : operations()) {
-    if (op->run == nullptr) continue;
     for (built_policy const& b : op->built()) {
       std::vector<std::string> knobs, kernels;
       for (auto const& [key, value] : b.knobs) knobs.push_back(quoted(key) + ": " + quoted(value));
@@ -104,7 +99,6 @@ std::optional<double> tolerance_option(char const* name, std::optional<std::stri
 }
 
 exit_code run(operation const& op, options const& o) {
-  if (op.run == nullptr) throw unsupported(op.name + " is not built");
   tolerances const given = {tolerance_option("--rtol", o.rtol), tolerance_option("--atol", o.atol)};
   executor on(o.executor);
   inputs const in(o.input);
@@ -142,13 +136,12 @@ exit_code run(operation const& op, options const& o) {
 /// @param op nullptr where there is no such operation
 exit_code refuse(operation const* op, std::string const& text) {
   std::fprintf(stderr, "ratify-run: unsupported: %s\n", text.c_str());
-  if (op != nullptr && op->run != nullptr) {
+  if (op != nullptr) {
     print_operation(stderr, *op);
     return not_supported;
   }
   std::fprintf(stderr, "built are:");
-  for (operation const* const each : operations())
-    if (each->run != nullptr) std::fprintf(stderr, " %s", each->name.c_str());
+  for (operation const* const each : operations()) std::fprintf(stderr, " %s", each->name.c_str());
   std::fprintf(stderr, "\n");
   return not_supported;
 }

@@ -76,7 +76,7 @@ class task {
   std::vector<output> outputs_;
 };
 
-/// An operation as ratify-run offers it. One that is not built has no `run`.
+/// An operation as ratify-run offers it.
 struct operation {
   std::string name;
   std::set<std::string> tensors;       ///< inputs, optional ones included
@@ -91,7 +91,7 @@ struct operation {
 inline policy_key const arithmetic_key{"arithmetic", "ordered", {"ordered", "matrix"}};
 inline policy_key const out_key{"out", "f32", {"f32", "f16", "bf16"}};
 
-/// All operations, built or not: operations.cpp.
+/// All operations: operations.cpp.
 std::vector<operation const*> const& operations();
 
 // Policies by their knobs -----------------------------------------------------------------------------------------

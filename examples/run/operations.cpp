@@ -4,12 +4,9 @@
 
 namespace ratify_run {
 
-extern operation const decode, append, attention, convolution, recurrence, projection, acceptance;
+extern operation const decode, append, attention, merge, convolution, recurrence, projection, acceptance;
 extern operation const draft_walk, draft_convolution;
 extern operation const gating, silu_and_mul, sigmoid_gate, rmsnorm, gated_rmsnorm, qk_norm_rotary, embedding;
-
-// Not built: known by name, and refused with what is built.
-static operation const merge{"merge", {}, {}};
 
 std::vector<operation const*> const& operations() {
   static std::vector<operation const*> const all = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Attention of the rows of a round over a paged KV cache.
+/// Attention of the rows of a round over a paged KV cache, and the merge of softmax partials.
 #pragma once
 
 #include <ratify/detail/attention_kernels.cuh>
@@ -10,6 +10,9 @@ RATIFY_BEGIN_NAMESPACE
 /// Whether `attention<Policy>` is built at all.
 template <class Policy>
 inline constexpr bool is_supported_attention = detail::attention_support<Policy>::value;
+
+template <class Policy>
+inline constexpr bool is_supported_merge = detail::merge_support<Policy>::value;
 
 #if !defined(__CUDACC_RTC__)
 
@@ -64,6 +67,28 @@ struct attention : detail::operation<attention<Policy>, attention_params<Policy>
   }
  private:
   using traits = detail::attention_traits<Policy>;
+};
+
+/// Merges softmax partials, such as attention over parts of a context that different devices hold: the result is that
+/// of attention over all of it, up to rounding.
+///
+/// In ascending part order: M = max lse, w = exp(lse - M), out = sum w out / sum w, lse = M + log(sum w). A part whose
+/// lse is -inf is empty: it changes no bit, whatever its values. All empty gives 0 and -inf. Ordered; error bound:
+/// docs/arithmetic.md.
+///
+/// @tparam Policy derives from `merge_policy`
+/// Parameters: `merge_params`. Reads each partial once. No workspace.
+template <class Policy>
+struct merge : detail::operation<merge<Policy>, merge_params<Policy>> {
+  RATIFY_MERGE_RULES(RATIFY_RULE_ASSERT)
+  static char const* reason(merge_params<Policy> const& p) { return detail::merge_support<Policy>::reason(p); }
+  static size_t scratch_bytes(merge_params<Policy> const&) { return 0; }
+  template <class Executor, class Visitor>
+  static status stages(merge_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
+    using kernel = detail::merge_kernel<Policy>;
+    if (p.rows == 0) return {};
+    return visit(stage<kernel>{{p.rows, p.q_heads, detail::ceil_div(p.head_dim, kernel::block_threads)}, p});
+  }
 };
 
 #endif

@@ -337,6 +337,21 @@ void for_each_operation(Executor& on, F&& f) {
     f(*t);
   }
   {
+    auto const t = begin("merge");
+    using policy = ratify::merge_policy;
+    typename ratify::merge<policy>::params p;
+    p.partial_out = {t->input(numbers(float{}, 3 * 2 * 4 * 70)), 2 * 4 * 70, 4 * 70, 70};
+    p.partial_lse = {t->input(numbers(float{}, 3 * 2 * 4)), 8};
+    p.out = {t->template output<typename policy::out_format>(2 * 4 * 70), 4 * 70, 70};
+    p.lse = t->template output<float>(8);
+    p.parts = 3;
+    p.rows = 2;
+    p.q_heads = 4;
+    p.head_dim = 70;
+    t->template operation<ratify::merge<policy>>(p);
+    f(*t);
+  }
+  {
     auto const t = begin("projection");
     using policy = ratify::projection_policy;
     typename ratify::projection<policy>::params p;

@@ -36,6 +36,7 @@ int launch_everything(ratify::cuda_executor& on) {
   launched += bool(launch<ratify::embedding<ratify::embedding_policy>>(on));
   launched += bool(launch<ratify::gated_rmsnorm<ratify::gated_rmsnorm_policy>>(on));
   launched += bool(launch<ratify::gating<ratify::gating_policy>>(on));
+  launched += bool(launch<ratify::merge<ratify::merge_policy>>(on));
   launched += bool(launch<ratify::projection<ratify::projection_policy>>(on));
   launched += bool(launch<ratify::qk_norm_rotary<ratify::qk_norm_rotary_policy>>(on));
   launched += bool(launch<ratify::recurrence<ratify::recurrence_policy>>(on));

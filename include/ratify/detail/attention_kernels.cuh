@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Verify attention in two kernels: partial softmax of each partition, then the ordered combine.
+/// Verify attention in two kernels: partial softmax of each partition, then the ordered combine. And the merge of
+/// partials that came from elsewhere.
 #pragma once
 
 #include <ratify/device/attention.cuh>
@@ -174,6 +175,32 @@ struct attention_combine_kernel {
     float const v_scale = p.v_scale[head / (p.q_heads / p.kv_heads) * p.scale_stride];
     // A row that sees no token is 0 whatever the scale.
     p.out.at(row, head)[column] = convert<typename Policy::out_format>(begin < end ? mul_rn(v_scale, value) : 0.0f);
+    if (p.lse != nullptr && column == 0) p.lse[int64_t{row} * p.q_heads + head] = lse;
+  }
+};
+
+/// One block a (row, query head) and 64 columns.
+template <class Policy>
+struct merge_kernel {
+  using params = merge_params<Policy>;
+  static constexpr char const* name = "merge_kernel";
+  static constexpr int block_threads = 64;
+  template <class Block>
+  struct shared_storage {
+    device::combine_run run;
+  };
+
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
+    int const row = block.block_x(), head = block.block_y(), column = block.block_z() * block_threads + block.thread();
+    int const loaded = min_of(column, p.head_dim - 1);  // threads past the last column only help with the weights
+    auto const part_lse = [&](int j) { return p.partial_lse.row(j)[int64_t{row} * p.q_heads + head]; };
+    float lse;
+    float const value = device::combine_partials(
+        block, 0, p.parts, part_lse, [&](int j) { return bits(part_lse(j)) == 0xff800000u ? 0.0f : 1.0f; },
+        [&](int j) { return p.partial_out.at(j, row, head)[loaded]; }, storage.run, lse);
+    if (column < p.head_dim) p.out.at(row, head)[column] = convert<typename Policy::out_format>(value);
     if (p.lse != nullptr && column == 0) p.lse[int64_t{row} * p.q_heads + head] = lse;
   }
 };

@@ -47,6 +47,17 @@
        "ratify::attention: k_pages and v_pages must be aligned to 16 bytes, pointers and strides")                \
   RULE(window, (p.window >= 0), "ratify::attention: window must be 0 (none) or a number of tokens")
 
+#define RATIFY_MERGE_RULES(RULE)                                                         \
+  RULE(policy, (RATIFY_STD::is_base_of_v<merge_policy, Policy>),                         \
+       "ratify::merge: the policy must derive from ratify::merge_policy")                \
+  RULE(out_format, (detail::is_one_of_v<typename Policy::out_format, float, f16, bf16>), \
+       "ratify::merge: out_format must be float, f16 or bf16")
+
+#define RATIFY_MERGE_LAUNCH_RULES(RULE)                                                            \
+  RULE(parts, (p.parts >= 0 && p.rows >= 0), "ratify::merge: parts and rows must not be negative") \
+  RULE(heads, (p.q_heads > 0 && p.q_heads <= 65535), "ratify::merge: q_heads must be 1 to 65535")  \
+  RULE(head_dim, (p.head_dim > 0 && p.head_dim <= 65536), "ratify::merge: head_dim must be 1 to 65536 elements")
+
 RATIFY_BEGIN_NAMESPACE
 
 /// One launch of `attention`. Every pointer is the caller's; lengths, tables and scales are read on the device.
@@ -75,6 +86,19 @@ struct attention_params {
   float softmax_scale = 0;    ///< usually head_dim^-0.5
   int window = 0;             ///< tokens a row looks back over, itself included; 0 = all
   bool causal = true;         ///< false: a block whose rows see one another
+};
+
+/// One launch of `merge`.
+template <class Policy>
+struct merge_params {
+  pages_view<float const> partial_out;          ///< [parts, rows, q_heads, head_dim]; a stride each
+  rows_view<float const> partial_lse;           ///< [parts, rows * q_heads] log of the sum of exp(score); -inf: empty
+  heads_view<typename Policy::out_format> out;  ///< [rows, q_heads, head_dim]
+  float* lse = nullptr;                         ///< [rows, q_heads]; optional
+  int parts = 0;
+  int rows = 0;
+  int q_heads = 0;
+  int head_dim = 0;  ///< elements
 };
 
 namespace detail {
@@ -143,6 +167,15 @@ struct attention_support {
   static constexpr bool value = true RATIFY_ATTENTION_RULES(RATIFY_RULE_TEST);
   RATIFY_HD static char const* reason(attention_params<Policy> const& p) {
     RATIFY_ATTENTION_LAUNCH_RULES(RATIFY_RULE_REASON)
+    return nullptr;
+  }
+};
+
+template <class Policy>
+struct merge_support {
+  static constexpr bool value = true RATIFY_MERGE_RULES(RATIFY_RULE_TEST);
+  RATIFY_HD static char const* reason(merge_params<Policy> const& p) {
+    RATIFY_MERGE_LAUNCH_RULES(RATIFY_RULE_REASON)
     return nullptr;
   }
 };

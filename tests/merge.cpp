@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ratify/attention.cuh>
+
+#include "reference/merge.hpp"
+#include "support/attention.hpp"
+#include "support/compare.hpp"
+#include "support/executors.hpp"
+#include "support/random.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+
+namespace {
+
+using namespace ratify_test;
+using operation = ratify::merge<ratify::merge_policy>;
+constexpr float none = -INFINITY;
+
+/// Runs the case as `heads` heads of rows / heads rows, the parts, rows and heads apart by more than they hold.
+template <class Executor>
+reference::merge_result run_merge(Executor& on, reference::merge_case const& c, int heads = 1) {
+  int64_t const head = c.head_dim + 3, row = heads * head + 5, part = (c.rows / heads) * row + 7;
+  std::vector<float> padded(static_cast<size_t>(c.parts * part) + 1, NAN);
+  for (int j = 0; j < c.parts; ++j)
+    for (int r = 0; r < c.rows; ++r)
+      std::copy_n(c.out.begin() + static_cast<long>(c.at(j, r) * c.head_dim), c.head_dim,
+                  padded.begin() + j * part + r / heads * row + r % heads * head);
+  buffer<float, Executor> parts(on, padded), part_lse(on, c.lse), lse(on, static_cast<size_t>(c.rows)),
+      out(on, static_cast<size_t>(c.rows) * c.head_dim);
+  operation::params p;
+  p.partial_out = {parts.data(), part, row, head};
+  p.partial_lse = {part_lse.data(), c.rows};
+  p.out = {out.data(), int64_t{heads} * c.head_dim, c.head_dim};
+  p.lse = lse.data();
+  p.parts = c.parts;
+  p.rows = c.rows / heads;
+  p.q_heads = heads;
+  p.head_dim = c.head_dim;
+  auto const s = launch<operation>(p, on);
+  REQUIRE_MESSAGE(s, s.reason());
+  return {out.read(), lse.read()};
+}
+
+reference::merge_case random_case(random_source& random, int parts, int rows, int head_dim) {
+  reference::merge_case c{parts, rows, head_dim, {}, {}};
+  c.out = random.normals<float>(static_cast<size_t>(parts) * rows * head_dim);
+  c.lse = random.uniforms<float>(static_cast<size_t>(parts) * rows, -60.0f, 60.0f);
+  return c;
+}
+
+void check_equal(reference::merge_result const& got, reference::merge_result const& expected) {
+  CHECK(bit_difference(got.out, expected.out) == "");
+  CHECK(bit_difference(got.lse, expected.lse) == "");
+}
+
+}  // namespace
+
+TEST_CASE("merge equals its twin bit for bit over random shapes") {
+  random_source random(60);
+  for (int round = 0; round < scaled(60); ++round) {
+    int const heads = random.one_of({1, 2, 3, 12});
+    auto c = random_case(random, random.one_of({1, 2, 3, 5, 33, 300}), heads * random.integer(1, 4),
+                         random.one_of({1, 3, 63, 64, 65, 128, 256}));
+    for (float& x : c.lse)
+      if (random.integer(0, 3) == 0) x = random.one_of({none, none, 1e30f, -3e38f, NAN, INFINITY, 0.0f});
+    for (float& x : c.out)
+      if (random.integer(0, 40) == 0) x = random.one_of({NAN, INFINITY, -0.0f, 1e-40f});
+    // An infinite lse makes NaN, so bits of the weights are compared there too.
+    CAPTURE(c.parts);
+    CAPTURE(c.rows);
+    CAPTURE(c.head_dim);
+    auto const expected = reference::merge(c);
+    on_each_executor([&](auto& on) { check_equal(run_merge(on, c, heads), expected); });
+  }
+}
+
+TEST_CASE("merge stays within its error bound") {
+  random_source random(61);
+  for (int parts : {1, 2, 8, 40}) {
+    auto const c = random_case(random, parts, 6, 128);
+    auto const truth = reference::truth::merge(c);
+    on_each_executor([&](auto& on) {
+      auto const got = run_merge(on, c, 3);
+      CHECK(error_over_bound(got.out, truth.out, truth.out_bound) <= 1.0);
+      CHECK(error_over_bound(got.lse, truth.lse, truth.lse_bound) <= 1.0);
+    });
+  }
+}
+
+TEST_CASE("A1 empty parts change nothing, all empty is zeros and lse -inf") {
+  random_source random(62);
+  auto three = random_case(random, 3, 4, 64);
+  auto two = three;
+  for (int row = 0; row < 4; ++row) three.lse[three.at(1, row)] = none;
+  for (int d = 0; d < 4 * 64; ++d) three.out[4 * 64 + static_cast<size_t>(d)] = random.one_of({0.0f, NAN, INFINITY});
+  two.parts = 2;
+  two.out.erase(two.out.begin() + 4 * 64, two.out.begin() + 8 * 64);
+  two.lse.erase(two.lse.begin() + 4, two.lse.begin() + 8);
+  reference::merge_case const empty{2, 1, 64, std::vector<float>(128, 0.0f), {none, none}};
+  reference::merge_case const no_parts{0, 2, 64, {}, {}};
+  on_each_executor([&](auto& on) {
+    check_equal(run_merge(on, three), run_merge(on, two));
+    for (auto const& c : {empty, no_parts}) {
+      auto const r = run_merge(on, c);
+      for (float x : r.out) CHECK(ratify::detail::bits(x) == 0u);
+      for (float x : r.lse) CHECK(x == none);
+    }
+  });
+}
+
+TEST_CASE("attention over two halves of a context, merged, is attention over all of it") {
+  using policy = ratify::attention_policy;
+  random_source random(63);
+  // Not causal, so that both halves are seen whole; page and partition of the split, so that the partials agree.
+  auto whole = attention_case_with<policy>(random, 4, 2, {3}, {512}, 64);
+  whole.causal = false;
+  auto first = whole, second = whole;
+  first.context_len = second.context_len = {256};
+  second.block_table.erase(second.block_table.begin(), second.block_table.begin() + 4);
+  second.block_table.resize(static_cast<size_t>(second.max_pages), 0);
+  auto const truth = reference::truth::attention(whole, policy::partition_width);
+  on_each_executor([&](auto& on) {
+    auto const a = run_attention<policy>(on, first), b = run_attention<policy>(on, second);
+    reference::merge_case c{2, 12, policy::head_dim, a.out, a.lse};
+    c.out.insert(c.out.end(), b.out.begin(), b.out.end());
+    c.lse.insert(c.lse.end(), b.lse.begin(), b.lse.end());
+    auto const merged = run_merge(on, c, 4);
+    // The merge's own error is far below the attention's bound.
+    CHECK(error_over_bound(merged.out, truth.out, truth.out_bound) <= 1.0);
+    CHECK(error_over_bound(merged.lse, truth.lse, truth.lse_bound) <= 1.0);
+  });
+}
+
+TEST_CASE("merge: refused launches name the reason") {
+  operation::params p;
+  auto const reason = [&] { return std::string(operation::can_launch(p, host()).reason()); };
+  CHECK(reason() == "ratify::merge: q_heads must be 1 to 65535");
+  p.q_heads = 2;
+  CHECK(reason() == "ratify::merge: head_dim must be 1 to 65536 elements");
+  p.head_dim = 64;
+  CHECK(reason() == "");
+  p.parts = -1;
+  CHECK(reason() == "ratify::merge: parts and rows must not be negative");
+}
