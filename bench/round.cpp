@@ -28,6 +28,39 @@ void require_equal_bits(round& r, int context) {
     throw std::runtime_error("the arms' logits or tokens differ at " + std::to_string(context) + " tokens");
 }
 
+/// Rounds that the control drives with the candidate as its shadow, replays of one graph; what differed, by layer.
+void shadowed(card const& on, round& r, int context, int rounds, report& to) {
+  int const layers = r.shape().layers;
+  buffer<ratify::shadow_record> records(std::vector<ratify::shadow_record>(static_cast<size_t>(layers)));
+  r.start(context);
+  r.enqueue_shadowed<control_arm, candidate_arm>(records.data());
+  if (rounds > 1) {
+    graph again(on.stream, [&] { r.enqueue_shadowed<control_arm, candidate_arm>(records.data()); });
+    for (int i = 1; i < rounds; ++i) again.replay();
+  }
+  auto const found = records.read(on);
+  std::printf("shadow of %d rounds at %d tokens: layer, operation, calls, elements, of them different, bits, error\n",
+              rounds, context);
+  for (int i = 0; i < layers; ++i) {
+    auto const& f = found[static_cast<size_t>(i)];
+    float error = 0;
+    std::memcpy(&error, &f.largest_error, sizeof error);
+    std::printf("%3d %-10s %4llu %12llu %6llu %6llu %g\n", i, r.shape().is_attention(i) ? "attention" : "recurrence",
+                static_cast<unsigned long long>(f.calls), static_cast<unsigned long long>(f.elements),
+                static_cast<unsigned long long>(f.differing_elements),
+                static_cast<unsigned long long>(f.differing_bits), static_cast<double>(error));
+  }
+  auto const verdict = ratify::judge(found.data(), layers);
+  if (verdict.uncovered >= 0)
+    throw std::runtime_error("shadow: layer " + std::to_string(verdict.uncovered) + " was never compared");
+  if (verdict.differing >= 0)
+    throw std::runtime_error("shadow: layer " + std::to_string(verdict.differing) + " differs, " +
+                             std::to_string(verdict.differing_elements) + " elements in all");
+  to.fact("shadow " + std::to_string(context), std::to_string(rounds) + " rounds, " + std::to_string(layers) +
+                                                   " layers, " + std::to_string(verdict.elements) +
+                                                   " elements compared, no bit differs");
+}
+
 /// A part alone: a graph of its launches in a round, in their order, over the same buffers, both arms; what repeats,
 /// such as norms' weights, stays in L2. And (--parts 2) as the round feels it: the candidate's round against itself
 /// without.
@@ -64,6 +97,7 @@ void rounds(card const& on, options const& how, report& to) {
     m.shape = "TP" + std::to_string(r.shape().ranks) + " " + std::to_string(context) + " tokens";
     if (!how.wants_shape(m.shape)) continue;
     require_equal_bits(r, context);
+    if (how.more.at("--shadow") > 0) shadowed(on, r, context, how.more.at("--shadow"), to);
     m.bytes = m.rotated_bytes = r.bytes();
     m.sets = m.launches = 1;
     m.control = {control_arm::name, describe_arm<control_arm>()};
@@ -84,7 +118,7 @@ void rounds(card const& on, options const& how, report& to) {
 int main(int argc, char** argv) {
   try {
     bench::options how;
-    how.more = {{"--tp", 1}, {"--layers", 64}, {"--parts", 1}};
+    how.more = {{"--tp", 1}, {"--layers", 64}, {"--parts", 1}, {"--shadow", 0}};
     how.read(argc, argv, {});
     if (how.more["--tp"] != 1 && how.more["--tp"] != 2) throw std::runtime_error("--tp must be 1 or 2");
     if (how.more["--layers"] < 4) throw std::runtime_error("--layers must be at least 4");

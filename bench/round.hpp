@@ -15,6 +15,7 @@
 #include <ratify/normalization.cuh>
 #include <ratify/projection.cuh>
 #include <ratify/recurrence.cuh>
+#include <ratify/shadow.cuh>
 
 #include <string>
 #include <vector>
@@ -271,6 +272,47 @@ class round {
     enqueue_where<Arm>([left_out](part id) { return id != left_out; });
   }
 
+  /// Enqueues a round of `Driver` in which attention and recurrence of every layer have `Shadowed`'s for a shadow.
+  /// @param records one for each layer
+  template <class Driver, class Shadowed>
+  void enqueue_shadowed(ratify::shadow_record* records) {
+    if (spare_states_.size() == 0) {
+      spare_states_ = buffer<float>(slots * g_.state_elements());
+      spare_read_out_ = buffer<ratify::f16>(read_out_.size());
+      spare_attended_ = buffer<float>(attended_.size());
+    }
+    using attend = ratify::attention<typename Driver::attention>;
+    using recur = ratify::recurrence<typename Driver::recurrence>;
+    walk<Driver>([&](auto op, part, int i, auto const& p, double) {
+      using type = typename decltype(op)::type;
+      if constexpr (std::is_same_v<type, attend>) {
+        using other = ratify::attention<typename Shadowed::attention>;
+        auto q = attention_of<typename Shadowed::attention>(layers_[static_cast<size_t>(i)]);
+        q.out.data = spare_attended_.data();
+        check(ratify::shadow<attend, other>::launch(
+            p, q, scratch(), records + i, gpu_,
+            ratify::shadow_tensor<float>{
+                {p.out.data, p.out.row_stride}, {q.out.data, q.out.row_stride}, rows, g_.q_width()}));
+      } else if constexpr (std::is_same_v<type, recur>) {
+        using other = ratify::recurrence<typename Shadowed::recurrence>;
+        auto q = recurrence_of<typename Shadowed::recurrence>(layers_[static_cast<size_t>(i)]);
+        q.state_pool = spare_states_.data();
+        q.out.data = spare_read_out_.data();
+        check(ratify::shadow<recur, other>::launch(
+            p, q, scratch(), records + i, gpu_,
+            ratify::shadow_tensor<ratify::f16>{
+                {p.out.data, p.out.row_stride}, {q.out.data, q.out.row_stride}, rows, g_.values()},
+            ratify::shadow_tensor<float>{{p.state_pool, p.slot_stride},
+                                         {q.state_pool, q.slot_stride},
+                                         slots,
+                                         static_cast<int64_t>(g_.state_elements()),
+                                         true}));
+      } else {
+        check(type::launch(p, scratch(), gpu_));
+      }
+    });
+  }
+
   /// Bytes that have to come from memory or go there: weights, visible K and V, states and windows, the round's rows of
   /// them. Activations and logits are taken to stay in L2.
   double bytes(part only = part::count) {
@@ -419,6 +461,60 @@ class round {
     visit(tag<project>{}, id, i, p, w.bytes());
   }
 
+  template <class Policy>
+  ratify::recurrence_params<Policy> recurrence_of(layer const& l) const {
+    inputs* const in = inputs_.data();
+    cursors* const at = cursors_.data();
+    int const channels = g_.channels(), values = g_.values();
+    ratify::recurrence_params<Policy> r{};
+    r.q = {channels_.data(), channels, geometry::dim};
+    r.k = {channels_.data() + g_.key_heads * geometry::dim, channels, geometry::dim};
+    r.v = {channels_.data() + 2 * g_.key_heads * geometry::dim, channels, geometry::dim};
+    r.g = decay_.data();
+    r.beta = beta_.data();
+    r.state_pool = l.states.data();
+    r.slot_stride = static_cast<int64_t>(g_.state_elements());
+    r.slots = slots;
+    r.query_start = in->query_start;
+    r.initial_slot = &in->initial_slot;
+    r.selector = &at->selector;
+    r.fresh = &at->fresh;
+    r.snapshot_slot = {in->snapshot_slot, rows};
+    r.out = {read_out_.data(), values, geometry::dim};
+    r.rows = rows;
+    r.requests = 1;
+    r.key_heads = g_.key_heads;
+    r.value_heads = g_.value_heads;
+    r.max_rows = rows;
+    r.scale = 0.088388346f;
+    return r;
+  }
+
+  template <class Policy>
+  ratify::attention_params<Policy> attention_of(layer const& l) const {
+    inputs* const in = inputs_.data();
+    int const q_width = g_.q_width(), kv_width = g_.kv_width();
+    int64_t const page = int64_t{geometry::page_size} * kv_width;
+    ratify::attention_params<Policy> a{};
+    a.q = {q_.data(), q_width, geometry::head_dim};
+    a.k_pages = {l.k_pages.data(), page, kv_width, geometry::head_dim};
+    a.v_pages = {l.v_pages.data(), page, kv_width, geometry::head_dim};
+    a.block_table = {block_table_.data(), pages};
+    a.context_len = &in->context_len;
+    a.query_start = in->query_start;
+    a.k_scale = a.v_scale = kv_scale_.data();
+    a.out = {attended_.data(), q_width, geometry::head_dim};
+    a.rows = rows;
+    a.requests = 1;
+    a.q_heads = g_.q_heads;
+    a.kv_heads = g_.kv_heads;
+    a.page_size = geometry::page_size;
+    a.max_pages = pages;
+    a.max_context = a.total_context = geometry::capacity;
+    a.softmax_scale = 1.0f / 16;
+    return a;
+  }
+
   template <class Arm, class Visit>
   void walk_gdn(int i, layer const& l, Visit& visit) {
     inputs* const in = inputs_.data();
@@ -460,27 +556,7 @@ class round {
     visit(tag<gates>{}, part::gating, i, d, 8.0 * g_.value_heads);
 
     using recur = ratify::recurrence<typename Arm::recurrence>;
-    typename recur::params r{};
-    r.q = {channels_.data(), channels, geometry::dim};
-    r.k = {channels_.data() + g_.key_heads * geometry::dim, channels, geometry::dim};
-    r.v = {channels_.data() + 2 * g_.key_heads * geometry::dim, channels, geometry::dim};
-    r.g = decay_.data();
-    r.beta = beta_.data();
-    r.state_pool = l.states.data();
-    r.slot_stride = static_cast<int64_t>(g_.state_elements());
-    r.slots = slots;
-    r.query_start = in->query_start;
-    r.initial_slot = &in->initial_slot;
-    r.selector = &at->selector;
-    r.fresh = &at->fresh;
-    r.snapshot_slot = {in->snapshot_slot, rows};
-    r.out = {read_out_.data(), values, geometry::dim};
-    r.rows = rows;
-    r.requests = 1;
-    r.key_heads = g_.key_heads;
-    r.value_heads = g_.value_heads;
-    r.max_rows = rows;
-    r.scale = 0.088388346f;
+    auto const r = recurrence_of<typename Arm::recurrence>(l);
     visit(tag<recur>{}, part::recurrence, i, r, 4.0 * static_cast<double>(g_.state_elements()) * (1 + rows));
 
     using gated = ratify::gated_rmsnorm<ratify::gated_rmsnorm_policy>;
@@ -546,23 +622,7 @@ class round {
     visit(tag<append>{}, part::append, i, c, 2.0 * rows * kv_width);
 
     using attend = ratify::attention<typename Arm::attention>;
-    typename attend::params a{};
-    a.q = {q_.data(), q_width, geometry::head_dim};
-    a.k_pages = {l.k_pages.data(), page, kv_width, geometry::head_dim};
-    a.v_pages = {l.v_pages.data(), page, kv_width, geometry::head_dim};
-    a.block_table = c.block_table;
-    a.context_len = c.context_len;
-    a.query_start = c.query_start;
-    a.k_scale = a.v_scale = kv_scale_.data();
-    a.out = {attended_.data(), q_width, geometry::head_dim};
-    a.rows = rows;
-    a.requests = 1;
-    a.q_heads = g_.q_heads;
-    a.kv_heads = g_.kv_heads;
-    a.page_size = geometry::page_size;
-    a.max_pages = pages;
-    a.max_context = a.total_context = geometry::capacity;
-    a.softmax_scale = 1.0f / 16;
+    auto const a = attention_of<typename Arm::attention>(l);
     visit(tag<attend>{}, part::attention, i, a, 2.0 * context_ * kv_width);
 
     using gate = ratify::sigmoid_gate<output_gate_policy>;
@@ -595,6 +655,8 @@ class round {
   buffer<float> residual_, update_;
   buffer<ratify::f16> normed_, mixed_, channels_, read_out_, q_, k_, gated_;
   buffer<float> decay_, beta_, attended_, logits_;
+  buffer<float> spare_states_, spare_attended_;
+  buffer<ratify::f16> spare_read_out_;
   buffer<unsigned char> scratch_;
 };
 

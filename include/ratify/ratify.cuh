@@ -13,3 +13,4 @@
 #include <ratify/normalization.cuh>
 #include <ratify/projection.cuh>
 #include <ratify/recurrence.cuh>
+#include <ratify/shadow.cuh>

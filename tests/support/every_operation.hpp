@@ -448,6 +448,29 @@ void for_each_operation(Executor& on, F&& f) {
     f(*t);
   }
   {
+    auto const t = begin("shadow_compare");
+    using policy = ratify::shadow_policy;
+    typename ratify::shadow_compare<policy>::params p;
+    p.driver = {t->input(numbers(policy::format{}, 30 * 100)), 100};
+    p.shadow = {t->input(numbers(policy::format{}, 30 * 90)), 90};
+    p.record = t->changed(std::vector<ratify::shadow_record>{{3, 5, 1, 2, 0, 0}});
+    p.rows = 30;
+    p.columns = 90;
+    t->template operation<ratify::shadow_compare<policy>>(p);
+    f(*t);
+  }
+  {
+    auto const t = begin("shadow_copy");
+    using policy = ratify::shadow_policy;
+    typename ratify::shadow_copy<policy>::params p;
+    p.from = {t->input(numbers(policy::format{}, 5 * 100)), 100};
+    p.to = {t->template output<policy::format>(5 * 90), 90};
+    p.rows = 5;
+    p.columns = 90;
+    t->template operation<ratify::shadow_copy<policy>>(p);
+    f(*t);
+  }
+  {
     auto const t = begin("sigmoid_gate");
     using policy = ratify::sigmoid_gate_policy;
     typename ratify::sigmoid_gate<policy>::params p;

@@ -43,6 +43,8 @@ int launch_everything(ratify::cuda_executor& on) {
   launched += bool(launch<ratify::recurrence<replay_policy>>(on));
   launched += bool(launch<ratify::recurrence<read_policy>>(on));
   launched += bool(launch<ratify::rmsnorm<ratify::rmsnorm_policy>>(on));
+  launched += bool(launch<ratify::shadow_compare<ratify::shadow_policy>>(on));
+  launched += bool(launch<ratify::shadow_copy<ratify::shadow_policy>>(on));
   launched += bool(launch<ratify::sigmoid_gate<ratify::sigmoid_gate_policy>>(on));
   launched += bool(launch<ratify::silu_and_mul<ratify::silu_and_mul_policy>>(on));
   return launched;

@@ -40,7 +40,7 @@ class cuda_block {
   }
   __device__ uint32_t ballot(bool predicate, uint32_t mask = warp_mask) const { return ballot_bits(mask, predicate); }
 
-  /// Adds to shared storage; integers only, so that the order of arrivals cannot show.
+  /// To shared storage or memory of the device; integers only, so that the order of arrivals cannot show.
   __device__ uint32_t atomic_add(uint32_t* p, uint32_t value) const { return atomicAdd(p, value); }
   __device__ uint64_t atomic_add(uint64_t* p, uint64_t value) const {
     return atomicAdd(reinterpret_cast<unsigned long long*>(p), static_cast<unsigned long long>(value));

@@ -43,7 +43,7 @@ class host_block {
     return pool_.exchange(warp_exchange::ballot, mask, predicate, 0);
   }
 
-  /// Adds to shared storage; integers only, so that the order of arrivals cannot show.
+  /// To shared storage or memory of the device; integers only, so that the order of arrivals cannot show.
   template <class T>
   T atomic_add(T* p, T value) const {
     return __atomic_fetch_add(p, value, __ATOMIC_RELAXED);
