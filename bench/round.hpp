@@ -602,13 +602,12 @@ class round {
     r.heads = g_.kv_heads;
     visit(tag<rotate>{}, part::qk_norm_rotary, i, r, 4.0 * geometry::head_dim);
 
-    int64_t const page = int64_t{geometry::page_size} * kv_width;
     using append = ratify::append<ratify::append_policy>;
     typename append::params c{};
     c.k = {k_.data(), kv_width, geometry::head_dim};
     c.v = {mixed_k + kv_width, stride_, geometry::head_dim};
-    c.k_pages = {l.k_pages.data(), page, kv_width, geometry::head_dim};
-    c.v_pages = {l.v_pages.data(), page, kv_width, geometry::head_dim};
+    c.k_pages = {l.k_pages.data(), int64_t{geometry::page_size} * kv_width, kv_width, geometry::head_dim};
+    c.v_pages = {l.v_pages.data(), int64_t{geometry::page_size} * kv_width, kv_width, geometry::head_dim};
     c.block_table = {block_table_.data(), pages};
     c.context_len = &in->context_len;
     c.query_start = in->query_start;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -49,7 +50,8 @@ class engine {
 
   /// Asks every operation whether it would run, so that what is missing is known before the first token.
   /// @throws std::runtime_error with the operation's reason
-  engine(Executor& on, model<Executor> const& m, bool timed)
+  /// @param shadowed attention and recurrence of every launch run under a second policy too, see `shadow_records`
+  engine(Executor& on, model<Executor> const& m, bool timed, bool shadowed = false)
       : on_(on),
         m_(m),
         stopwatch_(timed),
@@ -107,10 +109,19 @@ class engine {
       scratch = std::max(scratch, type::workspace_bytes(p, on_));
     });
     scratch_ = {on, scratch};
+    if (!shadowed) return;
+    shadow_.records = {on, std::vector<ratify::shadow_record>(static_cast<size_t>(g.layers))};
+    shadow_.states = {on, static_cast<size_t>(state_slots) * state_elements()};
+    shadow_.read_out = {on, rows * values};
+    shadow_.attended = {on, rows * q};
   }
 
   geometry const& shape() const { return m_.shape; }
   operation_times const& times() const { return stopwatch_.times(); }
+  /// What the shadow found in each layer, which has either attention or a recurrence; empty without one.
+  std::vector<ratify::shadow_record> shadow_records() const {
+    return shadow_.records.read(on_, 0, shadow_.records.size());
+  }
   /// Tokens the state stands after.
   int length() const { return length_; }
 
@@ -257,12 +268,49 @@ class engine {
 
   void launch(round_inputs const& in, int rows, stop_after last) {
     example::memory<Executor>::to_device(on_, inputs_.data(), &in, sizeof in);
+    int layer = 0;
     walk(rows, last, [&](auto op, operation id, auto const& p) {
       using type = typename decltype(op)::type;
       stopwatch_.start(on_);
-      check(type::launch(p, {scratch_.data(), scratch_.size()}, on_));
+      check(launch_one<type>(p, layer));
       stopwatch_.stop(on_, id);
+      layer += std::is_same_v<type, attend> || std::is_same_v<type, recur>;
     });
+  }
+
+  using recur = ratify::recurrence<recurrence_policy>;
+  using attend = ratify::attention<attention_policy<KvFormat>>;
+
+  /// One operation of a layer, with its shadow where it has one.
+  template <class Operation>
+  ratify::status launch_one(typename Operation::params const& p, int layer) {
+    ratify::workspace const scratch{scratch_.data(), scratch_.size()};
+    [[maybe_unused]] int const rows = p.rows;
+    if (shadow_.records.size() > 0) {
+      [[maybe_unused]] auto* const record = shadow_.records.data() + layer;
+      [[maybe_unused]] layer_state const& s = states_[static_cast<size_t>(layer)];
+      if constexpr (std::is_same_v<Operation, attend>) {
+        using other = ratify::attention<shadow_attention_policy<KvFormat>>;
+        auto q = attention_params<shadow_attention_policy<KvFormat>>(rows, s);
+        q.out.data = shadow_.attended.data();
+        return ratify::shadow<attend, other>::launch(
+            p, q, scratch, record, on_,
+            ratify::shadow_tensor<float>{
+                {p.out.data, p.out.row_stride}, {q.out.data, q.out.row_stride}, rows, p.out.row_stride});
+      } else if constexpr (std::is_same_v<Operation, recur>) {
+        using other = ratify::recurrence<shadow_recurrence_policy>;
+        auto q = recurrence_params<shadow_recurrence_policy>(rows, s);
+        q.out.data = shadow_.read_out.data();
+        q.state_pool = shadow_.states.data();
+        return ratify::shadow<recur, other>::launch(
+            p, q, scratch, record, on_,
+            ratify::shadow_tensor<ratify::f16>{
+                {p.out.data, p.out.row_stride}, {q.out.data, q.out.row_stride}, rows, p.out.row_stride},
+            ratify::shadow_tensor<float>{
+                {p.state_pool, p.slot_stride}, {q.state_pool, q.slot_stride}, state_slots, p.slot_stride, true});
+      }
+    }
+    return Operation::launch(p, scratch, on_);
   }
 
   /// Visits the operations of a launch in order, with their parameters.
@@ -361,6 +409,64 @@ class engine {
     visit(tag<project>{}, operation::projection, p);
   }
 
+  template <class Policy>
+  ratify::recurrence_params<Policy> recurrence_params(int rows, layer_state const& s) const {
+    auto const& g = m_.shape;
+    round_inputs* const in = inputs_.data();
+    int const channels = g.gdn_channels(), values = g.value_heads * g.value_dim;
+    ratify::recurrence_params<Policy> r{};
+    r.q = {channels_.data(), channels, g.key_dim};
+    r.k = {channels_.data() + g.key_heads * g.key_dim, channels, g.key_dim};
+    r.v = {channels_.data() + 2 * g.key_heads * g.key_dim, channels, g.value_dim};
+    r.g = decay_.data();
+    r.beta = beta_.data();
+    r.state_pool = s.states.data();
+    r.slot_stride = static_cast<int64_t>(state_elements());
+    r.slots = state_slots;
+    r.query_start = in->query_start;
+    r.initial_slot = &in->initial_slot;
+    r.selector = &cursors_.data()->selector;
+    r.fresh = &cursors_.data()->fresh;
+    r.snapshot_slot = {in->snapshot_slot, chunk_rows};
+    r.out = {read_out_.data(), values, g.value_dim};
+    r.rows = rows;
+    r.requests = 1;
+    r.key_heads = g.key_heads;
+    r.value_heads = g.value_heads;
+    r.max_rows = chunk_rows;
+    r.scale = 1.0f / std::sqrt(static_cast<float>(g.key_dim));
+    return r;
+  }
+
+  template <class Policy>
+  ratify::attention_params<Policy> attention_params(int rows, layer_state const& s) const {
+    auto const& g = m_.shape;
+    round_inputs* const in = inputs_.data();
+    int const q_width = g.q_heads * g.head_dim, kv_width = g.kv_heads * g.head_dim;
+    auto const read_pages = [&](KvFormat const* p) {
+      return ratify::pages_view<KvFormat const>{p, static_cast<int64_t>(page_size) * kv_width, kv_width, g.head_dim};
+    };
+    ratify::attention_params<Policy> a{};
+    a.q = {q_.data(), q_width, g.head_dim};
+    a.k_pages = read_pages(s.k_pages.data());
+    a.v_pages = read_pages(s.v_pages.data());
+    a.block_table = {block_table_.data(), pages_};
+    a.context_len = &in->context_len;
+    a.query_start = in->query_start;
+    a.k_scale = m_.kv_scales.data();
+    a.v_scale = m_.kv_scales.data() + 1;
+    a.out = {attended_.data(), q_width, g.head_dim};
+    a.rows = rows;
+    a.requests = 1;
+    a.q_heads = g.q_heads;
+    a.kv_heads = g.kv_heads;
+    a.page_size = page_size;
+    a.max_pages = pages_;
+    a.max_context = a.total_context = g.context;
+    a.softmax_scale = 1.0f / std::sqrt(static_cast<float>(g.head_dim));
+    return a;
+  }
+
   template <class Visit>
   void walk_gdn(int rows, gdn_weights<Executor> const& w, layer_state const& s, Visit& visit) const {
     auto const& g = m_.shape;
@@ -400,29 +506,7 @@ class engine {
     d.value_heads = g.value_heads;
     visit(tag<gates>{}, operation::gating, d);
 
-    using recur = ratify::recurrence<recurrence_policy>;
-    typename recur::params r{};
-    r.q = {channels_.data(), channels, g.key_dim};
-    r.k = {channels_.data() + g.key_heads * g.key_dim, channels, g.key_dim};
-    r.v = {channels_.data() + 2 * g.key_heads * g.key_dim, channels, g.value_dim};
-    r.g = decay_.data();
-    r.beta = beta_.data();
-    r.state_pool = s.states.data();
-    r.slot_stride = static_cast<int64_t>(state_elements());
-    r.slots = state_slots;
-    r.query_start = in->query_start;
-    r.initial_slot = &in->initial_slot;
-    r.selector = &cursors_.data()->selector;
-    r.fresh = &cursors_.data()->fresh;
-    r.snapshot_slot = {in->snapshot_slot, chunk_rows};
-    r.out = {read_out_.data(), values, g.value_dim};
-    r.rows = rows;
-    r.requests = 1;
-    r.key_heads = g.key_heads;
-    r.value_heads = g.value_heads;
-    r.max_rows = chunk_rows;
-    r.scale = 1.0f / std::sqrt(static_cast<float>(g.key_dim));
-    visit(tag<recur>{}, operation::recurrence, r);
+    visit(tag<recur>{}, operation::recurrence, recurrence_params<recurrence_policy>(rows, s));
 
     using gated = ratify::gated_rmsnorm<ratify::gated_rmsnorm_policy>;
     typename gated::params n{};
@@ -473,9 +557,6 @@ class engine {
     auto const pages = [&](KvFormat* p) {
       return ratify::pages_view<KvFormat>{p, static_cast<int64_t>(page_size) * kv_width, kv_width, g.head_dim};
     };
-    auto const read_pages = [&](KvFormat const* p) {
-      return ratify::pages_view<KvFormat const>{p, static_cast<int64_t>(page_size) * kv_width, kv_width, g.head_dim};
-    };
     using append = ratify::append<append_policy<KvFormat>>;
     typename append::params c{};
     c.k = {k_.data(), kv_width, g.head_dim};
@@ -495,26 +576,7 @@ class engine {
     c.max_pages = pages_;
     visit(tag<append>{}, operation::append, c);
 
-    using attend = ratify::attention<attention_policy<KvFormat>>;
-    typename attend::params a{};
-    a.q = {q_.data(), q_width, g.head_dim};
-    a.k_pages = read_pages(s.k_pages.data());
-    a.v_pages = read_pages(s.v_pages.data());
-    a.block_table = c.block_table;
-    a.context_len = c.context_len;
-    a.query_start = c.query_start;
-    a.k_scale = c.k_scale;
-    a.v_scale = c.v_scale;
-    a.out = {attended_.data(), q_width, g.head_dim};
-    a.rows = rows;
-    a.requests = 1;
-    a.q_heads = g.q_heads;
-    a.kv_heads = g.kv_heads;
-    a.page_size = page_size;
-    a.max_pages = pages_;
-    a.max_context = a.total_context = g.context;
-    a.softmax_scale = 1.0f / std::sqrt(static_cast<float>(g.head_dim));
-    visit(tag<attend>{}, operation::attention, a);
+    visit(tag<attend>{}, operation::attention, attention_params<attention_policy<KvFormat>>(rows, s));
 
     using gate = ratify::sigmoid_gate<output_gate_policy>;
     typename gate::params o{};
@@ -575,6 +637,13 @@ class engine {
   example::buffer<round_outputs, Executor> outputs_;
   example::buffer<request_cursors, Executor> cursors_;
   example::buffer<unsigned char, Executor> scratch_;
+
+  /// Where the shadow writes what the engine writes elsewhere.
+  struct {
+    example::buffer<ratify::shadow_record, Executor> records;  ///< [layers]
+    example::buffer<float, Executor> states, attended;
+    example::buffer<ratify::f16, Executor> read_out;
+  } shadow_;
 
   // Rows of a launch, [chunk_rows, ...].
   example::buffer<float, Executor> residual_, update_;

@@ -48,7 +48,7 @@ bool parse_options(int argc, char** argv, options& o) {
   std::string prompt_file;
   CLI::App app(
       "Continues an English text with a small language model by speculative decoding.\n"
-      "Exit codes: 0 done; 1 --compare found a difference; 2 bad input or a missing executor.",
+      "Exit codes: 0 done; 1 --compare or --shadow found a difference; 2 bad input or a missing executor.",
       "generate");
   auto* const text = app.add_option("--prompt,prompt", o.prompt, "Text to continue");
   app.add_option("--prompt-file", prompt_file, "Read the text from a file, byte for byte")->excludes(text);
@@ -72,6 +72,9 @@ bool parse_options(int argc, char** argv, options& o) {
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
   app.add_flag("--compare", o.compare, "Decode again without drafts and compare tokens, states and cache bit for bit");
+  app.add_flag(
+      "--shadow", o.shadow,
+      "Run attention and recurrence under a second policy too and count, by layer, what differs (nothing may)");
   app.add_flag("--json", o.json, "Print one JSON object instead of text");
   app.add_flag("--time-operations", o.time_operations,
                "On a card, time each operation with events (the host executor always does)");

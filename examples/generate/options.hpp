@@ -17,7 +17,7 @@ struct options {
   int drafts = 7;
   std::string executor = "host";
   int threads = 0;
-  bool compare = false, json = false, time_operations = false;
+  bool compare = false, shadow = false, json = false, time_operations = false;
   std::string color = "auto";
   std::string model, ngram;
 };

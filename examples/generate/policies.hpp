@@ -12,6 +12,7 @@
 #include <ratify/normalization.cuh>
 #include <ratify/projection.cuh>
 #include <ratify/recurrence.cuh>
+#include <ratify/shadow.cuh>
 
 namespace generate {
 
@@ -60,6 +61,19 @@ struct attention_policy : ratify::attention_policy {
   using out_format = float;
   static constexpr int head_dim = 256;
   static constexpr int partition_width = 256;
+};
+
+// The shadow's: as plain as the operations come. No bit depends on what they change.
+
+struct shadow_recurrence_policy : recurrence_policy {
+  static constexpr int value_block = 8;
+  static constexpr int column_threads = 8;
+};
+
+template <class KvFormat>
+struct shadow_attention_policy : attention_policy<KvFormat> {
+  static constexpr int pv_unroll = 1;
+  static constexpr auto decoder = ratify::decoder_revision::reference;
 };
 
 struct output_gate_policy : ratify::sigmoid_gate_policy {

@@ -25,6 +25,13 @@ struct run_summary {
   bool compared = false;
   decoded plain;
   std::string difference;  ///< "" when the plain run is identical
+  struct shadowed_layer {
+    char const* operation;
+    ratify::shadow_record found;
+    double largest_error() const { return static_cast<double>(ratify::detail::from_bits(found.largest_error)); }
+  };
+  std::vector<shadowed_layer> shadow;  ///< by layer; empty without one
+  ratify::shadow_verdict shadowed;
 };
 
 /// Most memory the process had, in MiB; 0 where it is not known.
@@ -71,6 +78,19 @@ inline void print_text(options const& o, run_summary const& s) {
                   100 * s.times.seconds[i] / total);
   }
   if (double const peak = peak_mebibytes(); peak > 0) std::printf("peak memory: %.0f MiB\n", peak);
+  for (size_t i = 0; i < s.shadow.size(); ++i) {
+    auto const& f = s.shadow[i].found;
+    if (f.calls == 0)
+      std::printf("shadow: layer %zu, %s: NEVER COMPARED\n", i, s.shadow[i].operation);
+    else if (f.differing_elements > 0)
+      std::printf("shadow: layer %zu, %s DIFFERS: %llu of %llu elements, %llu bits, by %g at most\n", i,
+                  s.shadow[i].operation, static_cast<unsigned long long>(f.differing_elements),
+                  static_cast<unsigned long long>(f.elements), static_cast<unsigned long long>(f.differing_bits),
+                  s.shadow[i].largest_error());
+  }
+  if (!s.shadow.empty() && s.shadowed)
+    std::printf("shadow: attention and recurrence of %zu layers under a second policy, %llu elements, no bit differs\n",
+                s.shadow.size(), static_cast<unsigned long long>(s.shadowed.elements));
   if (!s.compared) return;
   double const with = d.round_seconds + d.drafting_seconds, without = s.plain.round_seconds;
   std::printf("plain decoding: %d rounds of %.2f ms; drafts made the same text %.2f times as fast\n", s.plain.rounds,
@@ -111,6 +131,16 @@ inline void print_json(options const& o, run_summary const& s) {
                       {"difference", s.difference},
                       {"rounds", s.plain.rounds},
                       {"round_seconds", s.plain.round_seconds}};
+  for (size_t i = 0; i < s.shadow.size(); ++i) {
+    auto const& f = s.shadow[i].found;
+    out["shadow"].push_back({{"layer", i},
+                             {"operation", s.shadow[i].operation},
+                             {"calls", f.calls},
+                             {"elements", f.elements},
+                             {"differing_elements", f.differing_elements},
+                             {"differing_bits", f.differing_bits},
+                             {"largest_error", s.shadow[i].largest_error()}});
+  }
   // Bytes that are not UTF-8 become U+FFFD in the text; the tokens hold them.
   std::printf("%s\n", out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
 }

@@ -78,6 +78,11 @@ grep -q -- '--compare' "$work/out" || fail '--help says nothing of --compare'
 grep -q '^It was a dark night' "$work/out" || fail 'the prompt is not shown'
 grep -q 'identical to plain decoding' "$work/out" || fail 'no verdict'
 
+# A second policy on the same operands: the same text, every layer compared, no bit differs.
+"$program" --shadow --tokens 6 --temperature 1 --seed 3 --threads 2 'It was a dark night' >"$work/shadow" 2>"$work/err" ||
+  fail "a run with --shadow: $(cat "$work/err" "$work/shadow")"
+grep -q 'of 8 layers under a second policy, .* no bit differs' "$work/shadow" || fail 'no verdict of the shadow'
+
 # A file as prompt gives the same tokens, and JSON holds them.
 printf 'It was a dark night' >"$work/prompt"
 "$program" --json --tokens 24 --temperature 1 --seed 3 --prompt-file "$work/prompt" >"$work/json" 2>"$work/err" ||
