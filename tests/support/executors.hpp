@@ -129,7 +129,7 @@ void on_each_executor(F&& f) {
     cudaStream_t stream = nullptr;
     require_success(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     {
-      ratify::cuda_executor card(stream);
+      ratify::cuda_executor card(stream, {std::getenv("RATIFY_TEST_PROGRAMMATIC") != nullptr});
       f(card);
     }
     require_success(cudaStreamDestroy(stream));

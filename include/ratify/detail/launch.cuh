@@ -32,6 +32,7 @@ __global__ void RATIFY_HIDDEN __launch_bounds__(Kernel::block_threads, minimum_b
   static_assert(sizeof(storage_type) == stage<Kernel>::shared_bytes,
                 "ratify: shared storage depends on the thread count alone");
   block_type block;
+  dependency_wait();  // every block, before it reads or writes anything
   Kernel::run(block, p, *reinterpret_cast<storage_type*>(shared_bytes));
 }
 
@@ -47,11 +48,19 @@ RATIFY_END_NAMESPACE
 
 RATIFY_BEGIN_NAMESPACE
 
+/// How a CUDA executor launches. No bit of a result depends on it.
+struct cuda_options {
+  /// Programmatic dependent launch: a kernel's blocks take their places while the last ones of the kernel before it
+  /// finish, and wait there. Where the card or the code is older than sm_90 a launch is an ordinary one.
+  bool programmatic = false;
+};
+
 /// A CUDA stream and its device. Cheap to copy; holds no resources of its own.
 class cuda_executor {
  public:
   /// For the current device. Never throws: what went wrong is said by `can_launch` and `launch`.
-  explicit cuda_executor(cudaStream_t stream) : stream_(stream) {
+  explicit cuda_executor(cudaStream_t stream, cuda_options const& o = {})
+      : stream_(stream), programmatic_(o.programmatic) {
     error_ = cudaGetDevice(&device_);
     if (error_ == cudaSuccess)
       error_ = cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device_);
@@ -86,6 +95,13 @@ class cuda_executor {
     config.blockDim = dim3(Kernel::block_threads);
     config.dynamicSmemBytes = stage<Kernel>::shared_bytes;
     config.stream = stream_;
+    cudaLaunchAttribute overlap{};
+    if (programmatic_ && waits_for_its_predecessors<Kernel, Architectures>()) {
+      overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      overlap.val.programmaticStreamSerializationAllowed = 1;
+      config.attrs = &overlap;
+      config.numAttrs = 1;
+    }
     auto const e =
         own_error([&] { return cudaLaunchKernelEx(&config, detail::entry<Kernel, Architectures>, s.params); });
     if (e != cudaSuccess) return {status_code::launch_failed, cudaGetErrorString(e)};
@@ -107,6 +123,13 @@ class cuda_executor {
   template <class Kernel, class Architectures>
   static void const* address() {
     return reinterpret_cast<void const*>(&detail::entry<Kernel, Architectures>);
+  }
+  /// Whether the code that runs on this card has the instruction: an sm_80 object does not wait, on whatever card.
+  template <class Kernel, class Architectures>
+  static bool waits_for_its_predecessors() {
+    cudaFuncAttributes a{};
+    auto const e = own_error([&] { return cudaFuncGetAttributes(&a, address<Kernel, Architectures>()); });
+    return e == cudaSuccess && a.ptxVersion >= 90;
   }
   /// Shared storage beyond the 48 KB that a block gets without asking.
   template <class Kernel, class Architectures>
@@ -131,6 +154,7 @@ class cuda_executor {
   }
 
   cudaStream_t stream_;
+  bool programmatic_;
   cudaError_t error_ = cudaSuccess;
   int device_ = 0, multiprocessors_ = 0, shared_limit_ = 0;
 };

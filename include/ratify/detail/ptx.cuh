@@ -282,6 +282,14 @@ RATIFY_HD inline uint64_t multiply_high(uint64_t a, uint64_t b) {
 #endif
 }
 
+/// Waits until the kernels before this one are done and what they wrote is seen, where this one was launched
+/// programmatically; does nothing otherwise, or before sm_90.
+RATIFY_HD inline void dependency_wait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 /// 16 bytes as they lie in memory.
 struct vector16 {
   uint32_t word[4];
