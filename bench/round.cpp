@@ -12,20 +12,27 @@
 namespace bench {
 namespace {
 
-/// Both arms from the same state: what they say must be the same to the bit.
+/// All arms from the same state: what they say must be the same to the bit.
 void require_equal_bits(round& r, int context) {
   r.start(context);
   r.enqueue<control_arm>();
   auto const logits = r.logits();
   auto const out = r.emitted();
+  if (out.emitted < 1) throw std::runtime_error("the control's logits are of no use");
+  auto const compare = [&](char const* name) {
+    auto const other_logits = r.logits();
+    auto const other = r.emitted();
+    if (std::memcmp(logits.data(), other_logits.data(), logits.size() * sizeof(float)) != 0 ||
+        std::memcmp(&out, &other, sizeof out) != 0)
+      throw std::runtime_error(std::string(name) + ": logits or tokens differ from the control's at " +
+                               std::to_string(context) + " tokens");
+  };
   r.start(context);
   r.enqueue<candidate_arm>();
-  auto const other_logits = r.logits();
-  auto const other = r.emitted();
-  if (out.emitted < 1) throw std::runtime_error("the control's logits are of no use");
-  if (std::memcmp(logits.data(), other_logits.data(), logits.size() * sizeof(float)) != 0 ||
-      std::memcmp(&out, &other, sizeof out) != 0)
-    throw std::runtime_error("the arms' logits or tokens differ at " + std::to_string(context) + " tokens");
+  compare(candidate_arm::name);
+  r.start(context);
+  r.enqueue<fastest_arm>();
+  compare(fastest_arm::name);
 }
 
 /// Rounds that the control drives with the candidate as its shadow, replays of one graph; what differed, by layer.
@@ -105,6 +112,11 @@ void rounds(card const& on, options const& how, report& to) {
     graph candidate(on.stream, [&] { r.enqueue<candidate_arm>(); });
     m.comparisons.push_back(alternate(control, candidate, 1, how));
     m.comparisons.back().candidate = {candidate_arm::name, describe_arm<candidate_arm>()};
+    {
+      graph fastest(on.stream, [&] { r.enqueue<fastest_arm>(); });
+      m.comparisons.push_back(alternate(control, fastest, 1, how));
+      m.comparisons.back().candidate = {fastest_arm::name, describe_arm<fastest_arm>()};
+    }
     std::string const whole = m.shape;
     to.add(std::move(m));
     if (how.more.at("--parts") == 0) continue;

@@ -95,7 +95,7 @@ inline constexpr char const* part_names[part_count] = {"embedding",
                                                        "projection head",
                                                        "acceptance"};
 
-/// The policies that two arms of a round differ in. No bit depends on them.
+/// The policies that the arms of a round differ in. No bit depends on them.
 struct control_arm {
   using attention = attention_policy<ratify::decoder_revision::bit_fields, 1>;
   using recurrence = recurrence_policy<ratify::recurrence_mode::snapshots, 8>;
@@ -105,6 +105,12 @@ struct candidate_arm {
   using attention = attention_policy<ratify::decoder_revision::fp16_shift, 8>;
   using recurrence = recurrence_policy<ratify::recurrence_mode::snapshots, 2>;
   static constexpr char const* name = "revision 2, unroll 8, value_block 2";
+};
+/// The fastest of what is built today, on the card that docs/performance.md names.
+struct fastest_arm {
+  using attention = attention_policy<ratify::decoder_revision::native, 8>;
+  using recurrence = recurrence_policy<ratify::recurrence_mode::snapshots, 16>;
+  static constexpr char const* name = "native, unroll 8, value_block 16";
 };
 template <class Arm>
 std::string describe_arm() {
@@ -494,11 +500,10 @@ class round {
   ratify::attention_params<Policy> attention_of(layer const& l) const {
     inputs* const in = inputs_.data();
     int const q_width = g_.q_width(), kv_width = g_.kv_width();
-    int64_t const page = int64_t{geometry::page_size} * kv_width;
     ratify::attention_params<Policy> a{};
     a.q = {q_.data(), q_width, geometry::head_dim};
-    a.k_pages = {l.k_pages.data(), page, kv_width, geometry::head_dim};
-    a.v_pages = {l.v_pages.data(), page, kv_width, geometry::head_dim};
+    a.k_pages = {l.k_pages.data(), int64_t{geometry::page_size} * kv_width, kv_width, geometry::head_dim};
+    a.v_pages = {l.v_pages.data(), int64_t{geometry::page_size} * kv_width, kv_width, geometry::head_dim};
     a.block_table = {block_table_.data(), pages};
     a.context_len = &in->context_len;
     a.query_start = in->query_start;
