@@ -78,7 +78,7 @@ void one_case(card const& on, options const& how, report& to, char const* what) 
   m.operation = "acceptance";
   m.shape = std::string("8x248320 ") + what;
   if (!how.wants_shape(m.shape)) return;
-  ratify::cuda_executor gpu(on.stream);
+  ratify::cuda_executor gpu(on.stream, {how.programmatic});
   operands const o(on);
   m.bytes = 4.0 * rows * vocabulary;
   m.rotated_bytes = m.bytes * o.sets;

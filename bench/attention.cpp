@@ -15,6 +15,7 @@ using ratify::decoder_revision;
 using control_policy = attention_policy<decoder_revision::bit_fields, 1>;
 using shift_policy = attention_policy<decoder_revision::fp16_shift, 8>;
 using native_policy = attention_policy<decoder_revision::native, 8>;
+using wide_policy = attention_policy<decoder_revision::fp16_shift, 8, 1024>;
 
 struct heads {
   int q, kv;
@@ -88,7 +89,7 @@ struct operands {
 }  // namespace
 
 void attention(card const& on, options const& how, report& to) {
-  ratify::cuda_executor gpu(on.stream);
+  ratify::cuda_executor gpu(on.stream, {how.programmatic});
   for (heads h : {heads{12, 2}, heads{24, 4}})
     for (int tokens : {1024, 4096, 16384, 65536, 262144}) {
       measurement m;
@@ -109,7 +110,7 @@ void attention(card const& on, options const& how, report& to) {
       };
       measure(m, on,
               {with(control_policy{}, "revision 1, unroll 1"), with(shift_policy{}, "revision 2, unroll 8"),
-               with(native_policy{}, "native, unroll 8")},
+               with(native_policy{}, "native, unroll 8"), with(wide_policy{}, "revision 2, unroll 8, width 1024")},
               o.sets, how, to);
     }
 }

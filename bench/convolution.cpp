@@ -8,7 +8,7 @@ namespace bench {
 
 void convolution(card const& on, options const& how, report& to) {
   using type = ratify::convolution<ratify::convolution_policy>;
-  ratify::cuda_executor gpu(on.stream);
+  ratify::cuda_executor gpu(on.stream, {how.programmatic});
   constexpr int rows = 8, width = 4, places = width - 1 + rows;
   for (int channels : {5120, 10240}) {
     measurement m;

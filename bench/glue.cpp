@@ -28,7 +28,7 @@ void one_case(card const& on, options const& how, report& to, char const* name, 
 }  // namespace
 
 void glue(card const& on, options const& how, report& to) {
-  ratify::cuda_executor gpu(on.stream);
+  ratify::cuda_executor gpu(on.stream, {how.programmatic});
   auto const f32 = [&](size_t n) { return buffer<float>(on, n, uniform<float>{-1, 1}); };
   auto const f16 = [&](size_t n) { return buffer<ratify::f16>(on, n, uniform<ratify::f16>{-1, 1}); };
   auto const sets_of = [&](double bytes) { return rotated_sets(on, bytes); };

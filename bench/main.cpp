@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
     how.read(argc, argv, names);
     bench::card const on;
     bench::report to = bench::first_report(on);
+    to.fact("programmatic_dependent_launch", how.programmatic ? "on" : "off");
     for (auto const& o : all)
       if (how.wants(o.name)) o.run(on, how, to);
     to.write(how.json);

@@ -17,12 +17,12 @@
 
 namespace bench {
 
-template <ratify::decoder_revision Revision, int Unroll>
+template <ratify::decoder_revision Revision, int Unroll, int Width = ratify::attention_policy::partition_width>
 struct attention_policy : ratify::attention_policy {
   using kv_format = ratify::e4m3;
   using out_format = float;
   static constexpr int head_dim = 256;
-  static constexpr int partition_width = 1024;
+  static constexpr int partition_width = Width;
   static constexpr int pv_unroll = Unroll;
   static constexpr auto decoder = Revision;
 };
@@ -68,9 +68,9 @@ inline std::string describe(ratify::decoder_revision r) {
 inline std::string describe(ratify::recurrence_mode m) {
   return m == ratify::recurrence_mode::snapshots ? "snapshots" : m == ratify::recurrence_mode::read ? "read" : "replay";
 }
-template <ratify::decoder_revision Revision, int Unroll>
-std::string describe(attention_policy<Revision, Unroll>) {
-  using p = attention_policy<Revision, Unroll>;
+template <ratify::decoder_revision Revision, int Unroll, int Width>
+std::string describe(attention_policy<Revision, Unroll, Width>) {
+  using p = attention_policy<Revision, Unroll, Width>;
   return "head_dim " + std::to_string(p::head_dim) + ", partition_width " + std::to_string(p::partition_width) +
          ", decoder " + describe(Revision) + ", pv_unroll " + std::to_string(Unroll) + ", kv_format e4m3";
 }

@@ -14,7 +14,7 @@ void one_case(card const& on, options const& how, report& to, int n, int k) {
   m.operation = "projection";
   m.shape = std::to_string(n) + "x" + std::to_string(k);
   if (!how.wants_shape(m.shape)) return;
-  ratify::cuda_executor gpu(on.stream);
+  ratify::cuda_executor gpu(on.stream, {how.programmatic});
   constexpr int rows = 8;
   size_t const wide = static_cast<size_t>(n), deep = static_cast<size_t>(k);
   double const weights = static_cast<double>(n) * k * 9 / 16;

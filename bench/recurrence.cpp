@@ -116,7 +116,7 @@ void one_case(card const& on, options const& how, report& to, heads h, int rows,
   m.operation = "recurrence";
   m.shape = "H" + std::to_string(h.key) + "/HV" + std::to_string(h.value) + " " + what;
   if (!how.wants_shape(m.shape)) return;
-  ratify::cuda_executor gpu(on.stream);
+  ratify::cuda_executor gpu(on.stream, {how.programmatic});
   operands const o(on, h, rows, Mode);
   m.bytes = o.bytes(Mode);
   m.rotated_bytes = m.bytes * o.sets;

@@ -49,6 +49,8 @@ void options::read(int argc, char** argv, std::vector<std::string> const& operat
       warm_up_ms = number();
     } else if (word == "--case-seconds") {
       case_seconds = number();
+    } else if (word == "--pdl") {
+      programmatic = number() != 0;
     } else if (more.count(word) != 0) {
       more[word] = static_cast<int>(number());
     } else if (std::find(operations.begin(), operations.end(), word) != operations.end()) {
@@ -56,7 +58,7 @@ void options::read(int argc, char** argv, std::vector<std::string> const& operat
     } else {
       std::string known = "unknown word '" + word + "'; operations:";
       for (auto const& o : operations) known += " " + o;
-      known += "; options: --json FILE --shape TEXT --pairs N --warm-up-ms N --case-seconds N";
+      known += "; options: --json FILE --shape TEXT --pairs N --warm-up-ms N --case-seconds N --pdl 0|1";
       for (auto const& m : more) known += " " + m.first + " N";
       throw std::runtime_error(known);
     }

@@ -17,10 +17,11 @@ struct options {
   int pairs = 20;
   double warm_up_ms = 20;
   double case_seconds = 1;          ///< most seconds of samples of one comparison
+  bool programmatic = false;        ///< launches by programmatic dependent launch
   std::map<std::string, int> more;  ///< numbers that only one program knows, by option
 
-  /// Reads `[OPERATION...] [--json FILE] [--shape TEXT] [--pairs N] [--warm-up-ms N] [--case-seconds N]`; options of
-  /// `more` take a number.
+  /// Reads `[OPERATION...] [--json FILE] [--shape TEXT] [--pairs N] [--warm-up-ms N] [--case-seconds N] [--pdl 1]`;
+  /// options of `more` take a number.
   /// @throws std::runtime_error naming what it does not know
   void read(int argc, char** argv, std::vector<std::string> const& operations);
   bool wants(std::string const& operation) const;

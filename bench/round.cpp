@@ -31,7 +31,7 @@ void require_equal_bits(round& r, int context) {
   r.enqueue<candidate_arm>();
   compare(candidate_arm::name);
   r.start(context);
-  r.enqueue<fastest_arm>();
+  r.enqueue_overlapped<fastest_arm>();
   compare(fastest_arm::name);
 }
 
@@ -116,6 +116,10 @@ void rounds(card const& on, options const& how, report& to) {
       graph fastest(on.stream, [&] { r.enqueue<fastest_arm>(); });
       m.comparisons.push_back(alternate(control, fastest, 1, how));
       m.comparisons.back().candidate = {fastest_arm::name, describe_arm<fastest_arm>()};
+      graph overlapped(on.stream, [&] { r.enqueue_overlapped<fastest_arm>(); });
+      m.comparisons.push_back(alternate(control, overlapped, 1, how));
+      m.comparisons.back().candidate = {std::string(fastest_arm::name) + ", PDL",
+                                        describe_arm<fastest_arm>() + "; programmatic dependent launch"};
     }
     std::string const whole = m.shape;
     to.add(std::move(m));

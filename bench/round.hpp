@@ -163,7 +163,11 @@ class round {
   static constexpr int base_slot = rows, slots = rows + 1, window_places = geometry::width - 1 + rows;
 
   round(card const& on, geometry const& g)
-      : on_(on), gpu_(on.stream), g_(g), stride_(std::max({g.gdn_rows, g.attention_rows(), 2 * g.mlp})) {
+      : on_(on),
+        gpu_(on.stream),
+        overlapped_(on.stream, {true}),
+        g_(g),
+        stride_(std::max({g.gdn_rows, g.attention_rows(), 2 * g.mlp})) {
     size_t const hidden = geometry::hidden, r = rows;
     auto const weights = [&](int n) { return buffer<float>(on, static_cast<size_t>(n), uniform<float>{-0.2f, 0.2f}); };
     for (int i = 0; i < g.layers; ++i) {
@@ -271,11 +275,16 @@ class round {
   /// Enqueues a round, or the launches of one part of it.
   template <class Arm>
   void enqueue(part only = part::count) {
-    enqueue_where<Arm>([only](part id) { return only == part::count || only == id; });
+    enqueue_where<Arm>([only](part id) { return only == part::count || only == id; }, gpu_);
+  }
+  /// A round by programmatic dependent launch.
+  template <class Arm>
+  void enqueue_overlapped() {
+    enqueue_where<Arm>([](part) { return true; }, overlapped_);
   }
   template <class Arm>
   void enqueue_without(part left_out) {
-    enqueue_where<Arm>([left_out](part id) { return id != left_out; });
+    enqueue_where<Arm>([left_out](part id) { return id != left_out; }, gpu_);
   }
 
   /// Enqueues a round of `Driver` in which attention and recurrence of every layer have `Shadowed`'s for a shadow.
@@ -419,9 +428,9 @@ class round {
   static constexpr int pages = geometry::capacity / geometry::page_size;
 
   template <class Arm, class Wanted>
-  void enqueue_where(Wanted wanted) {
+  void enqueue_where(Wanted wanted, ratify::cuda_executor& on) {
     walk<Arm>([&](auto op, part id, int, auto const& p, double) {
-      if (wanted(id)) check(decltype(op)::type::launch(p, scratch(), gpu_));
+      if (wanted(id)) check(decltype(op)::type::launch(p, scratch(), on));
     });
   }
 
@@ -644,7 +653,7 @@ class round {
   }
 
   card const& on_;
-  ratify::cuda_executor gpu_;
+  ratify::cuda_executor gpu_, overlapped_;
   geometry g_;
   int stride_, context_ = 0;
   std::vector<layer> layers_;
