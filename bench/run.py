@@ -99,7 +99,7 @@ def table(result):
              f"{len(result['starts'])} starts. Streaming read "
              f"{statistics.median(s['read_gb_per_s'] for s in result['starts']):.0f} GB/s; a dependent launch that does "
              f"nothing {statistics.median(s['dependent_node_us'] for s in result['starts']):.2f} us. Microseconds a "
-             "launch, p50 / p90 / p99.", "", f"`{result['command']}`", "", METHOD, ""]
+             "launch, p50 / p90 / p99.", "", f"`{result['command']}`", "", result["method"], ""]
     head = ["| operation | shape | control | us | candidate | us | ratio | bound us | share |",
             "|---|---|---|---|---|---|---|---|---|"]
 
@@ -187,7 +187,8 @@ def main():
         return {k: short(v) for k, v in value.items()} if isinstance(value, dict) else value
 
     a.result.parent.mkdir(parents=True, exist_ok=True)
-    a.result.with_suffix(".json").write_text(json.dumps(short(result), separators=(",", ":")) + "\n")
+    result = short(result)
+    a.result.with_suffix(".json").write_text(json.dumps(result, separators=(",", ":")) + "\n")
     a.result.with_suffix(".md").write_text(table(result))
 
 

@@ -39,8 +39,8 @@ run build cmake --build "$build" -- -k 0
 tests=$build/tests/ratify_tests
 run tests "$tests"
 run generate_tests "$build/tests/generate_tests" --test-case-exclude='*2000*'
-run graphs env RATIFY_TEST_GRAPH=1 "$tests" --source-file='*tests/acceptance.cpp,*tests/activation.cpp,*tests/attention.cpp,*tests/cache.cpp,*tests/convolution.cpp,*tests/decoder.cpp,*tests/drafting.cpp,*tests/embedding.cpp,*tests/graph.cpp,*tests/merge.cpp,*tests/normalization.cpp,*tests/projection.cpp,*tests/recurrence.cpp,*tests/recurrence_replay.cpp'
-run programmatic_graphs env RATIFY_TEST_GRAPH=1 RATIFY_TEST_PROGRAMMATIC=1 "$tests" --source-file='*tests/acceptance.cpp,*tests/activation.cpp,*tests/attention.cpp,*tests/cache.cpp,*tests/convolution.cpp,*tests/decoder.cpp,*tests/drafting.cpp,*tests/embedding.cpp,*tests/graph.cpp,*tests/merge.cpp,*tests/normalization.cpp,*tests/projection.cpp,*tests/recurrence.cpp,*tests/recurrence_replay.cpp'
+run graphs env RATIFY_TEST_GRAPH=1 "$tests" --source-file='*tests/acceptance.cpp,*tests/activation.cpp,*tests/attention.cpp,*tests/cache.cpp,*tests/convolution.cpp,*tests/decoder.cpp,*tests/drafting.cpp,*tests/embedding.cpp,*tests/graph.cpp,*tests/merge.cpp,*tests/normalization.cpp,*tests/projection.cpp,*tests/recurrence.cpp,*tests/recurrence_replay.cpp,*tests/shadow.cpp'
+run programmatic_graphs env RATIFY_TEST_GRAPH=1 RATIFY_TEST_PROGRAMMATIC=1 "$tests" --source-file='*tests/acceptance.cpp,*tests/activation.cpp,*tests/attention.cpp,*tests/cache.cpp,*tests/convolution.cpp,*tests/decoder.cpp,*tests/drafting.cpp,*tests/embedding.cpp,*tests/graph.cpp,*tests/merge.cpp,*tests/normalization.cpp,*tests/projection.cpp,*tests/recurrence.cpp,*tests/recurrence_replay.cpp,*tests/shadow.cpp'
 run linkage_architectures python3 tests/linkage/run.py . "${CXX:-g++}" nvcc --architectures
 run threads "$tests" --source-file='*tests/threads.cpp'
 run lengths "$tests" --source-file='*tests/attention_lengths.cpp'
