@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 
 namespace {
 
@@ -119,8 +120,8 @@ float const edges[] = {0.0f,   -0.0f,   1e-45f,  -1e-45f, 1e-6f,   -17.0f,   -17
 
 TEST_CASE_TEMPLATE("gating equals its twin bit for bit", Policy, ratify::gating_policy, gating_bf16, gating_fp32) {
   random_source random(1);
-  for (int round = 0; round < 20; ++round) {
-    size_t const rows = random.integer(1, 40), heads = random.integer(1, 48);
+  for (int round = 0; round < scaled(20); ++round) {
+    size_t const rows = random.integer(1, 40), heads = random.one_of({random.integer(1, 48), 6, 12, 24, 48});
     auto const a = random.normals<typename Policy::input_format>(rows * heads, 8),
                b = random.normals<typename Policy::input_format>(rows * heads, 8);
     auto const a_log = random.normals<float>(heads, 3), dt_bias = random.normals<float>(heads, 3);
@@ -130,6 +131,7 @@ TEST_CASE_TEMPLATE("gating equals its twin bit for bit", Policy, ratify::gating_
       CHECK(bit_difference(got.g, expected.g) == "");
       CHECK(bit_difference(got.beta, expected.beta) == "");
     });
+    count_shape();
   }
 }
 
@@ -208,7 +210,8 @@ TEST_CASE("G4 gates at the ends of FP32") {
 TEST_CASE_TEMPLATE("silu_and_mul equals its twin bit for bit, and FP64 within the bound", Policy,
                    ratify::silu_and_mul_policy, silu_fp32) {
   random_source random(3);
-  int const shapes[][2] = {{8, 768}, {1, 768}, {3, 1}, {8, 17408 / 8}, {5, 129}};
+  std::vector<std::array<int, 2>> shapes{{8, 768}, {1, 768}, {3, 1}, {8, 17408 / 8}, {5, 129}, {1, 17408}, {1, 8704}};
+  for (int i = 0; i < scaled(6); ++i) shapes.push_back({random.integer(1, 32), random.integer(1, 300)});
   for (auto const& s : shapes) {
     auto x = random.normals<typename Policy::input_format>(static_cast<size_t>(2) * s[0] * s[1], 6);
     if (s[1] > 50)
@@ -229,18 +232,22 @@ TEST_CASE_TEMPLATE("silu_and_mul equals its twin bit for bit, and FP64 within th
     on_each_executor([&](auto& on) {
       CHECK(bit_difference(run_silu<Policy>(on, x, s[1]), stored<typename Policy::output_format>(expected)) == "");
     });
+    count_shape();
   }
 }
 
 TEST_CASE_TEMPLATE("sigmoid_gate equals its twin bit for bit, and FP64 within the bound", Policy,
                    ratify::sigmoid_gate_policy, sigmoid_fp32) {
   random_source random(4);
-  int const shapes[][3] = {{8, 2, 256}, {8, 12, 256}, {1, 1, 256}, {3, 5, 7}};
+  std::vector<std::array<int, 3>> shapes{{8, 2, 256}, {8, 12, 256}, {1, 1, 256}, {3, 5, 7}, {1, 24, 256}, {8, 6, 256}};
+  for (int i = 0; i < scaled(6); ++i)
+    shapes.push_back({random.integer(1, 32), random.one_of({random.integer(1, 9), 3, 24}), random.integer(1, 70)});
   for (auto const& s : shapes) {
     size_t const n = static_cast<size_t>(s[0]) * s[1] * s[2];
     auto const x = random.normals<typename Policy::input_format>(n, 6);
     auto gate = random.normals<typename Policy::gate_format>(n, 6);
-    for (size_t i = 0; i < std::size(edges); ++i) gate[i] = ratify::convert<typename Policy::gate_format>(edges[i]);
+    for (size_t i = 0; i < std::min(n, std::size(edges)); ++i)
+      gate[i] = ratify::convert<typename Policy::gate_format>(edges[i]);
     auto const expected = reference::gated(floats(x), floats(gate), false);
     std::vector<double> truth, bound;
     for (size_t i = 0; i < n; ++i) {
@@ -254,6 +261,7 @@ TEST_CASE_TEMPLATE("sigmoid_gate equals its twin bit for bit, and FP64 within th
       CHECK(bit_difference(run_sigmoid<Policy>(on, x, gate, s[1], s[2]), as_stored) == "");
       CHECK(bit_difference(run_sigmoid<Policy>(on, x, gate, s[1], s[2], true), as_stored) == "");
     });
+    count_shape();
   }
 }
 

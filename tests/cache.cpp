@@ -116,11 +116,20 @@ void check_shapes(uint64_t stream) {
   check(make_case<Input, Stored>(random, {8}, 1, 256, 64, false));       // demo
   check(make_case<Input, Stored>(random, {8}, 4, 256, 1648, true));      // TP1
   check(make_case<Input, Stored>(random, {8, 0, 3}, 2, 256, 16, true));  // TP2
-  for (int round = 0; round < 12; ++round) {
+  check(make_case<Input, Stored>(random, {8, 1}, 1, 256, 3296, true));   // TP4 and TP8
+  for (int round = 0; round < scaled(12); ++round) {
     std::vector<int> lengths;
-    for (int n = random.integer(1, 5); n > 0; --n) lengths.push_back(random.integer(0, 9));
-    check(make_case<Input, Stored>(random, lengths, random.integer(1, 5), random.integer(1, 130),
-                                   random.one_of({1, 2, 7, 16, 33}), random.integer(0, 1) == 1));
+    for (int n = random.one_of({1, 2, 5, random.integer(1, 16)}); n > 0; --n)
+      lengths.push_back(random.one_of({0, random.integer(0, 9), random.integer(1, 32)}));
+    int const heads = random.integer(1, 5), dim = random.one_of({random.integer(1, 130), 64, 256});
+    int page_size = random.one_of({1, 2, 7, 16, 33, 64, 784, 1648, 3296});
+    // Three pages a request are there.
+    if (static_cast<int64_t>(lengths.size() + 1) * page_size * heads * dim > 400000)
+      page_size = random.one_of({1, 3, 16});
+    CAPTURE(lengths.size());
+    CAPTURE(page_size);
+    check(make_case<Input, Stored>(random, lengths, heads, dim, page_size, random.integer(0, 1) == 1));
+    count_shape();
   }
 }
 

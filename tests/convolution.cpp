@@ -130,12 +130,17 @@ void check_against_twin(round_of<Policy> const& r, int padding = 0) {
 TEST_CASE_TEMPLATE("convolution equals its twin bit for bit and FP64 within its bound", Policy, model_policy,
                    narrow_policy, plain_policy) {
   random_source random(1);
-  for (int round = 0; round < 12; ++round) {
-    int const max_rows = random.one_of({1, 3, 8, 17});
-    std::vector<int> counts(static_cast<size_t>(random.integer(1, 4)));
+  for (int round = 0; round < scaled(16); ++round) {
+    int const max_rows = random.one_of({1, 3, 8, 17, random.integer(1, 32), 32});
+    int const channels = random.one_of({1, 33, 64, 130, random.integer(1, 700), 1280});
+    int const requests = random.one_of({1, 2, 4, random.integer(1, 16), 16});
+    std::vector<int> counts(static_cast<size_t>(std::max(1, std::min(requests, 60000 / (channels * max_rows)))));
     for (int& n : counts) n = random.integer(0, max_rows);
     counts.back() = max_rows;
-    auto r = make_round<Policy>(random, random.one_of({1, 33, 64, 130}), max_rows, counts);
+    auto r = make_round<Policy>(random, channels, max_rows, counts);
+    CAPTURE(max_rows);
+    CAPTURE(channels);
+    CAPTURE(counts.size());
     if (random.integer(0, 1)) r.bias = random.normals<typename Policy::weight_format>(static_cast<size_t>(r.channels));
     if (random.integer(0, 1)) {
       r.fresh.assign(counts.size(), 0);
@@ -143,12 +148,13 @@ TEST_CASE_TEMPLATE("convolution equals its twin bit for bit and FP64 within its 
       r.kept[0] = 0;
     }
     check_against_twin<Policy>(r, random.integer(0, 9));
+    count_shape();
   }
 }
 
-TEST_CASE("convolution of the demo's and the TP1 and TP2 shapes") {
+TEST_CASE("convolution of the demo's and each TP's shapes") {
   random_source random(2);
-  for (int channels : {512, 5120, 10240}) {
+  for (int channels : {512, 10240, 5120, 2560, 1280}) {
     auto r = make_round<model_policy>(random, channels, 8, {8});
     check_against_twin<model_policy>(r, 3136);
   }

@@ -187,6 +187,19 @@ TEST_CASE("decode of any count and alignment") {
     }
 }
 
+TEST_CASE("decode equals its table for random counts") {
+  random_source random(2);
+  for (int round = 0; round < scaled(10); ++round) {
+    int64_t const count = random.one_of({random.integer(0, 40), random.integer(0, 6000)}),
+                  offset = random.integer(0, 15);
+    CAPTURE(count);
+    CAPTURE(offset);
+    check_operation<policy_of<ratify::e4m3, float, revision::fp16_shift>>(count, offset);
+    check_operation<plain<ratify::e2m1x2, float>>(count, offset);
+    count_shape();
+  }
+}
+
 TEST_CASE("decode refuses by name") {
   using operation = ratify::decode<ratify::decode_policy>;
   operation::params p;

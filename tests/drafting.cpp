@@ -188,8 +188,8 @@ TEST_CASE_TEMPLATE("draft_walk equals its twin over random shapes", Policy, argm
   random_source random(300);
   for (int round = 0; round < scaled(40); ++round) {
     int const vocab = random.one_of({1, 2, 9, 40, 300});
-    auto b = make_batch<Policy>(random, random.integer(1, 4), random.one_of({1, 2, 7, 8}),
-                                random.one_of({1, 2, 5, 15, 16, 17, 33, 63, 64}),
+    auto b = make_batch<Policy>(random, random.one_of({1, 2, 4, random.integer(1, 16)}),
+                                random.one_of({1, 2, 7, 8, 15, 31}), random.one_of({1, 2, 5, 15, 16, 17, 33, 63, 64}),
                                 random.one_of({1, 7, 8, 9, 25, 31, 32, 33, 57, 64, 100, 256}), vocab);
     for (auto& r : b.requests) {
       r.temperature = random.one_of({0.0f, -0.0f, 1e-6f, 0.999e-5f, 1e-5f, 0.03f, 0.7f, 1.0f, 20.0f, 1e30f});
@@ -205,6 +205,7 @@ TEST_CASE_TEMPLATE("draft_walk equals its twin over random shapes", Policy, argm
       if (kind == 2) r.anchor = random.one_of({0, vocab - 1, vocab, -1, INT32_MIN});
     }
     check_against_twin<Policy>(b, random.integer(0, 5));
+    count_shape();
   }
 }
 
@@ -613,10 +614,12 @@ void check_taps(reference::two_taps const& r, int padding, bool finite = true) {
 
 TEST_CASE_TEMPLATE("draft_convolution equals its twin and FP64 within its bound", Policy, taps_f16, taps_mixed) {
   random_source random(310);
-  for (int round = 0; round < scaled(12); ++round)
-    check_taps<Policy>(make_taps<Policy>(random, random.integer(1, 3), random.one_of({1, 2, 7, 8, 9}),
-                                         16 * random.one_of({1, 2, 3, 9, 16})),
+  for (int round = 0; round < scaled(12); ++round) {
+    check_taps<Policy>(make_taps<Policy>(random, random.one_of({1, 2, 3, random.integer(1, 16)}),
+                                         random.one_of({1, 2, 7, 8, 9, 32}), 16 * random.one_of({1, 2, 3, 9, 16})),
                        random.integer(0, 5));
+    count_shape();
+  }
   check_taps<Policy>(make_taps<Policy>(random, 1, 8, 5120), 0);
 }
 

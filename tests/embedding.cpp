@@ -8,6 +8,8 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+
 namespace {
 
 using namespace ratify_test;
@@ -37,19 +39,21 @@ auto run_embedding(Executor& on, std::vector<typename Policy::table_format> cons
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("embedding copies rows; a token outside the table gives zeros", Policy, ratify::embedding_policy,
-                   bf16_table) {
+TEST_CASE_TEMPLATE("embedding equals its twin: it copies rows, a token outside the table gives zeros", Policy,
+                   ratify::embedding_policy, bf16_table) {
   random_source random(40);
-  int const shapes[][2] = {{264, 256}, {7, 5120}, {100, 1}, {33, 131}};
+  std::vector<std::array<int, 2>> shapes{{264, 256}, {7, 5120}, {100, 1}, {33, 131}};
+  for (int i = 0; i < scaled(6); ++i) shapes.push_back({random.integer(1, 300), random.integer(1, 700)});
   for (auto const& s : shapes) {
     auto const table = random.normals<typename Policy::table_format>(static_cast<size_t>(s[0]) * s[1]);
     std::vector<int32_t> tokens{0, s[0] - 1, s[0], -1, INT32_MAX, INT32_MIN};
-    for (int i = 0; i < 8; ++i) tokens.push_back(random.integer(0, s[0] - 1));
+    for (int i = random.integer(1, 32); i > 0; --i) tokens.push_back(random.integer(0, s[0] - 1));
     std::vector<typename Policy::output_format> expected;
     for (float const v : reference::embedding(table, tokens, s[1]))
       expected.push_back(ratify::convert<typename Policy::output_format>(v));
     on_each_executor(
         [&](auto& on) { CHECK(bit_difference(run_embedding<Policy>(on, table, tokens, s[1]), expected) == ""); });
+    count_shape();
   }
 }
 

@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 
 namespace {
 
@@ -234,6 +235,13 @@ TEST_CASE("rmsnorm equals its twin bit for bit, and FP64 within the bound") {
       check_rmsnorm<ratify::rmsnorm_policy>(random, rows, columns, rows == 8);
       check_rmsnorm<rmsnorm_fp32>(random, rows, columns, rows != 8);
     }
+  for (int i = 0; i < scaled(8); ++i) {
+    int const columns = random.integer(1, random.one_of({70, 1500})), rows = random.integer(1, 32);
+    check_rmsnorm<ratify::rmsnorm_policy>(random, rows, columns, random.integer(0, 1) == 1);
+    check_rmsnorm<rmsnorm_fp32>(random, rows, columns, random.integer(0, 1) == 1);
+    count_shape();
+    count_shape();
+  }
 }
 
 TEST_CASE("rmsnorm: zeros stay zeros, a row's NaN is its own, large numbers of an FP32 stream keep their size") {
@@ -256,7 +264,9 @@ TEST_CASE("rmsnorm: zeros stay zeros, a row's NaN is its own, large numbers of a
 TEST_CASE_TEMPLATE("gated_rmsnorm equals its twin bit for bit, and FP64 within the bound", Policy,
                    ratify::gated_rmsnorm_policy, gated_fp32) {
   random_source random(31);
-  int const shapes[][3] = {{8, 2, 128}, {1, 2, 128}, {8, 48, 128}, {3, 24, 128}, {5, 3, 17}, {2, 7, 96}};
+  std::vector<std::array<int, 3>> shapes{{8, 2, 128}, {1, 2, 128}, {8, 48, 128}, {3, 24, 128}, {5, 3, 17}, {2, 7, 96}};
+  for (int i = 0; i < scaled(6); ++i)
+    shapes.push_back({random.integer(1, 32), random.one_of({random.integer(1, 9), 6, 12}), random.integer(1, 140)});
   for (auto const& s : shapes) {
     int const heads = s[1], dim = s[2];
     size_t const n = static_cast<size_t>(s[0]) * heads * dim;
@@ -285,13 +295,18 @@ TEST_CASE_TEMPLATE("gated_rmsnorm equals its twin bit for bit, and FP64 within t
       CHECK(bit_difference(run_gated<Policy>(on, x, z, weight, heads),
                            stored<typename Policy::output_format>(expected)) == "");
     });
+    count_shape();
   }
 }
 
 TEST_CASE("qk_norm_rotary equals its twin bit for bit, and FP64 within the bound") {
   random_source random(32);
-  int const shapes[][4] = {{8, 2, 256, 64},  {8, 12, 256, 64}, {1, 1, 256, 64},
-                           {3, 4, 128, 128}, {5, 2, 96, 6},    {2, 2, 40, 0}};
+  std::vector<std::array<int, 4>> shapes{{8, 2, 256, 64},  {8, 12, 256, 64}, {1, 1, 256, 64}, {1, 24, 256, 64},
+                                         {3, 4, 128, 128}, {5, 2, 96, 6},    {2, 2, 40, 0}};
+  for (int i = 0; i < scaled(6); ++i) {
+    int const dim = random.one_of({64, 128, 256, 8 * random.integer(1, 32)});
+    shapes.push_back({random.integer(1, 32), random.one_of({1, 3, 4, 6}), dim, 2 * random.integer(0, dim / 2)});
+  }
   for (auto const& s : shapes) {
     auto const o = random_rotary(random, s[0], s[1], s[2], s[3]);
     auto const expected = rotary_twin(o);
@@ -320,6 +335,7 @@ TEST_CASE("qk_norm_rotary equals its twin bit for bit, and FP64 within the bound
       CHECK(bit_difference(run_rotary<ratify::qk_norm_rotary_policy>(on, o), stored<f16>(expected)) == "");
       CHECK(bit_difference(run_rotary<ratify::qk_norm_rotary_policy>(on, o, true), stored<f16>(expected)) == "");
     });
+    count_shape();
   }
 }
 

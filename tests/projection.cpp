@@ -162,10 +162,27 @@ TEST_CASE("projection equals its twin bit for bit on slices of the TP2 shapes wi
 TEST_CASE("projection equals its twin bit for bit on odd shapes") {
   random_source random(12);
   for (int round = 0; round < scaled(25); ++round) {
-    int const rows = random.integer(1, 40), n = random.integer(1, 150), k = 16 * random.integer(1, 30);
-    check_shape<ratify::projection_policy>(random, rows, n, k, random.integer(0, 1) != 0);
-    check_shape<split<5>>(random, rows, n, k, random.integer(0, 1) != 0);
-    check_shape<scale_fp32>(random, rows, n, k, random.integer(0, 1) != 0);
+    int const rows = random.one_of({1, 8, random.integer(1, 40), random.integer(1, 40)});
+    // Odd columns of scales, and the K of every TP: hidden, MLP down, outputs.
+    int const k =
+        random.one_of({16 * random.integer(1, 30), 16 * random.integer(1, 30), 16 * random.integer(1, 330), 5120,
+                       random.one_of({17408, 8704, 4352, 2176}), random.one_of({6144, 3072, 1536, 768})});
+    int const n = std::min(random.integer(1, 150), std::max(1, 400000 / (rows * k)));
+    bool const bias = random.integer(0, 1) != 0;
+    check_shape<ratify::projection_policy>(random, rows, n, k, bias);
+    check_shape<split<5>>(random, rows, n, k, !bias);
+    check_shape<scale_fp32>(random, rows, n, k, bias);
+    switch (random.integer(0, 2)) {
+      case 0:
+        check_shape<split<7>>(random, rows, n, k, bias);
+        break;
+      case 1:
+        check_shape<split<8>>(random, rows, n, k, bias);
+        break;
+      default:
+        check_shape<split<9>>(random, rows, n, k, bias);
+    }
+    for (int i = 0; i < 4; ++i) count_shape();
   }
 }
 

@@ -132,31 +132,34 @@ void check_against_twin(reference::recurrence_shape const& s, reference::recurre
 TEST_CASE_TEMPLATE("recurrence equals its twin bit for bit", Policy, model_policy, lanes_policy, vk_policy, small,
                    plain_small) {
   random_source random(1);
-  for (int round = 0; round < 3; ++round) {
-    int const key_heads = random.integer(1, 2), ratio = random.integer(1, 3);
-    auto const s = shape_of<Policy>(key_heads, key_heads * ratio);
-    int const max_rows = round == 0 ? 8 : random.one_of({1, 3, 11});
-    std::vector<int> counts(static_cast<size_t>(random.integer(1, 3)));
-    for (int& n : counts) n = random.integer(0, max_rows);
-    counts.back() = max_rows;
+  for (int round = 0; round < scaled(5); ++round) {
+    auto const e = random_recurrence_extent<Policy>(random, 32, true);
+    auto const& counts = e.counts;
+    auto const s = shape_of<Policy>(e.key_heads, e.value_heads);
+    int const max_rows = e.max_rows;
     auto r = make_round(random, s, max_rows, counts, random.one_of({0, 1, 64}));
     for (size_t i = 0; i < counts.size(); ++i) {
       r.selector[i] = random.integer(0, max_rows);
       if (r.selector[i] == 0 && random.integer(0, 1))  // the slot it starts from is overwritten in the launch
         r.initial_slot[i] = r.snapshot_slot[i * static_cast<size_t>(max_rows)];
-      else if (random.integer(0, 1))
+      else if (random.integer(0, 1) && max_rows > 1)  // not the one it starts from
         r.snapshot_slot[i * static_cast<size_t>(max_rows) + (r.selector[i] % max_rows)] = -1;
     }
     auto const in = make_inputs<Policy>(random, s, r.query_start.back());
+    CAPTURE(s.key_heads);
+    CAPTURE(s.value_heads);
+    CAPTURE(max_rows);
+    CAPTURE(counts.size());
     check_against_twin<Policy>(s, in, r, random.integer(0, 40));
+    count_shape();
   }
 }
 
-TEST_CASE("recurrence of the demo's and the TP1 and TP2 head counts") {
+TEST_CASE("recurrence of the demo's and each TP's head counts") {
   random_source random(2);
   struct {
     int key_heads, value_heads, rows;
-  } const cases[] = {{1, 2, 8}, {16, 48, 1}, {8, 24, 2}};
+  } const cases[] = {{1, 2, 8}, {16, 48, 1}, {8, 24, 2}, {4, 12, 3}, {2, 6, 8}};
   for (auto const& c : cases) {
     auto const s = shape_of<model_policy>(c.key_heads, c.value_heads);
     auto const r = make_round(random, s, c.rows, {c.rows});

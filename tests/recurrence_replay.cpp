@@ -300,17 +300,20 @@ TEST_CASE_TEMPLATE("replay equals its twin bit for bit", Policy, model_policy<re
                    lanes_policy<recurrence_mode::replay>, thin_policy<recurrence_mode::replay>,
                    small_policy<recurrence_mode::replay>, small_thin_policy<recurrence_mode::replay>) {
   random_source random(101);
-  for (int round = 0; round < 3; ++round) {
-    int const key_heads = random.integer(1, 2), ratio = random.integer(1, 3);
-    auto const s = shape_of<Policy>(key_heads, key_heads * ratio);
-    int const places = round == 0 ? 16 : random.one_of({32, 64});
-    int const max_rows = round == 0 ? 8 : random.one_of({1, 3, 11, 16});
-    std::vector<int> counts(static_cast<size_t>(random.integer(1, 3)));
-    for (int& n : counts) n = random.integer(0, max_rows);
-    counts.back() = max_rows;
-    auto r = make_round(random, s, places, max_rows, counts, 4, random.one_of({0, 1, 64}));
-    if (round == 1) r.ring_count.back() = places - max_rows;  // full
+  for (int round = 0; round < scaled(5); ++round) {
+    int const places = random.one_of({16, 32, 64});
+    auto const e = random_recurrence_extent<Policy>(random, places / 2, false);
+    auto const s = shape_of<Policy>(e.key_heads, e.value_heads);
+    int const max_rows = e.max_rows, slots = static_cast<int>(e.counts.size()) + 1;
+    auto r = make_round(random, s, places, max_rows, e.counts, slots, random.one_of({0, 1, 64}));
+    if (round % 4 == 1) r.ring_count.back() = places - max_rows;  // full
+    CAPTURE(s.key_heads);
+    CAPTURE(s.value_heads);
+    CAPTURE(max_rows);
+    CAPTURE(places);
+    CAPTURE(slots);
     check_against_twin<Policy>(s, make_inputs<Policy>(random, s, r.query_start.back()), r, random.integer(0, 40));
+    count_shape();
   }
 }
 

@@ -1,14 +1,38 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The table of what is built, between the README's markers: supported.py RATIFY_RUN README [--write]
+"""The tables of what is built, between the README's markers: supported.py RATIFY_RUN README [--write]
 
-Made from the policy list that ratify-run prints; without --write a README that differs is a failure."""
+The policies are those that ratify-run lists; what an operation promises, its limits and where it is tested stand here. An
+operation without a test that names it is a failure, and without --write so is a README that differs."""
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
+# operation: (contract, limits, files of tests/, with :WORD where their test cases call the operation that). Formats and knobs are in the headers and in the policies.
+promises = {
+    "acceptance": ("exact integers: no knob but rule moves a token", "vocabulary 1 to 4194304; any number of requests, drafts, shards", ["acceptance.cpp"]),
+    "append": ("correctly rounded", "any rows, heads, head_dim, page size", ["cache.cpp", "attention_lengths.cpp"]),
+    "attention": ("ordered; partition_width alone moves bits", "32 rows a request; 64 query heads a KV head, 65535 in all; head_dim 64, 128, 256; any page size; context to 2^30; K and V on 16 bytes", ["attention.cpp", "attention_lengths.cpp"]),
+    "convolution": ("ordered; no knob moves bits", "any rows and channels; width 2 to 4; input F16 or BF16", ["convolution.cpp"]),
+    "decode": ("exact; revisions are equal", "2^40 - 512 codes", ["decoder.cpp"]),
+    "draft_convolution": ("ordered", "any slots; channels a multiple of 16", ["drafting.cpp"]),
+    "draft_walk": ("ordered scores, exact draws", "1 to 64 candidates a slot; any rank and slots; vocabulary to 4194304", ["drafting.cpp"]),
+    "embedding": ("a copy", "any table", ["embedding.cpp"]),
+    "gated_rmsnorm": ("ordered", "any rows, heads, head_dim", ["normalization.cpp"]),
+    "gating": ("an element at a time", "any rows and heads", ["activation.cpp"]),
+    "merge": ("ordered by part", "any parts and rows; head_dim to 65536", ["merge.cpp"]),
+    "projection": ("ordered; split_k and effective_scale move bits", "any M and N; K a multiple of 16; weights on 8 bytes", ["projection.cpp"]),
+    "qk_norm_rotary": ("ordered", "any rows, heads, head_dim; rotary_dim even", ["normalization.cpp"]),
+    "recurrence": ("ordered; l2norm alone moves bits, modes are equal", "32 rows a request; value heads a multiple of key heads; key and value dim 64, 128; rings of 16, 32, 64", ["recurrence.cpp", "recurrence_replay.cpp:replay"]),
+    "rmsnorm": ("ordered", "any rows and columns", ["normalization.cpp"]),
+    "sigmoid_gate": ("an element at a time", "any rows, heads, head_dim", ["activation.cpp"]),
+    "silu_and_mul": ("an element at a time", "any rows and columns", ["activation.cpp"]),
+}
+
 program, readme = sys.argv[1], pathlib.Path(sys.argv[2])
+tests = pathlib.Path(__file__).resolve().parent
 built = json.loads(subprocess.run([program, "--list", "--json"], check=True, capture_output=True, text=True).stdout)
 rows = {}
 for policy in built:
@@ -18,16 +42,34 @@ for policy in built:
         values = row["knobs"].setdefault(key, [])
         if value not in values:
             values.append(value)
-lines = ["| operation | header | policies | knobs |", "|---|---|---|---|"]
+if set(rows) != set(promises):
+    sys.exit(f"tests/supported.py and the policies do not name the same operations: {sorted(set(rows) ^ set(promises))}")
+
+policies = ["| operation | header | policies | knobs |", "|---|---|---|---|"]
+contracts = ["| operation | bits | limits | tested in |", "|---|---|---|---|"]
 for name, row in sorted(rows.items()):
+    contract, limits, files = promises[name]
+    for file, _, word in (f.partition(":") for f in files):
+        word = word or name
+        if not (tests / file).is_file():
+            sys.exit(f"tests/{file}, where {name} is said to be tested, is not there")
+        text = (tests / file).read_text()
+        if not re.search(rf'TEST_CASE(_TEMPLATE)?\(\s*"[^"]*\b{word}\b', text):
+            sys.exit(f"no test case of tests/{file} names {word}")
+        if f"<ratify/{row['header'].split('/')[1]}>" not in text and f"ratify::{name}<" not in text:
+            sys.exit(f"tests/{file} does not use {name}")
     knobs = "; ".join(f"{k} {', '.join(sorted(v, key=lambda x: (len(x), x)))}" for k, v in row["knobs"].items())
-    lines.append(f"| `{name}` | [{row['header'].split('/')[1]}](include/{row['header']}) | {row['count']} | {knobs} |")
+    policies.append(f"| `{name}` | [{row['header'].split('/')[1]}](include/{row['header']}) | {row['count']} | {knobs} |")
+    where = ", ".join(f"[{file}](tests/{file})" for file in (f.partition(":")[0] for f in files))
+    contracts.append(f"| `{name}` | {contract} | {limits} | {where} |")
+caption = ("*Ordered*: the order of every sum is the contract ([docs/arithmetic.md](docs/arithmetic.md)); only the knobs named "
+           "move a bit. \"Any\" is at least 1, and what 64-bit offsets and a grid hold.")
 begin, end = "<!-- supported -->\n", "<!-- /supported -->"
 text = readme.read_text()
 head, rest = text.split(begin)
-new = head + begin + "\n".join(lines) + "\n" + end + rest.split(end)[1]
+new = head + begin + "\n".join(policies + ["", caption, ""] + contracts) + "\n" + end + rest.split(end)[1]
 if "--write" in sys.argv:
     readme.write_text(new)
 elif new != text:
-    sys.exit("the README's table is not what ratify-run lists: run tests/supported.py RATIFY_RUN README.md --write")
+    sys.exit("the README's tables are not what is built: run tests/supported.py RATIFY_RUN README.md --write")
 print(f"{len(built)} policies of {len(rows)} operations")

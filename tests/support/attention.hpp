@@ -19,6 +19,17 @@ namespace ratify_test {
 template <class Policy>
 using attention_case_of = reference::attention_case<typename Policy::q_format, typename Policy::kv_format>;
 
+/// n values for a cache: random ones, from 65521 elements on those again. That is a prime, so a token beside or a page
+/// beside never holds the same.
+template <class Format>
+std::vector<Format> cache_content(random_source& random, size_t n) {
+  size_t const period = 65521;
+  auto v = random.normals<Format>(std::min(n, period));
+  v.resize(n);
+  for (size_t i = period; i < n; ++i) v[i] = v[i - period];
+  return v;
+}
+
 /// A case of given heads, rows and lengths per request, random content, pages in random order, and a page more than
 /// needed.
 template <class Policy>
@@ -50,29 +61,39 @@ attention_case_of<Policy> attention_case_with(random_source& random, int q_heads
       c.block_table[r * static_cast<size_t>(c.max_pages) + i] = order[next++];
   size_t const kv = static_cast<size_t>(pages) * page_size * kv_heads * c.head_dim;
   c.q = random.normals<typename Policy::q_format>(static_cast<size_t>(c.rows()) * q_heads * c.head_dim);
-  c.k = random.normals<typename Policy::kv_format>(kv);
-  c.v = random.normals<typename Policy::kv_format>(kv);
+  c.k = cache_content<typename Policy::kv_format>(random, kv);
+  c.v = cache_content<typename Policy::kv_format>(random, kv);
   c.k_scale = {random.uniform(0.2f, 2.0f)};
   c.v_scale = {random.uniform(0.2f, 2.0f)};
   return c;
 }
 
-/// Random heads, batch, lengths around the edges of partitions and pages, window, scales.
+/// Random heads, batch, rows, lengths around the edges of partitions and pages, page size, window, scales. Heads are a
+/// tensor-parallel shard's or odd ones. Each draw has an amount of work that it stays below: rows * heads * tokens.
 template <class Policy>
 attention_case_of<Policy> random_attention_case(random_source& random) {
   int const width = Policy::partition_width;
-  int const kv_heads = random.one_of({1, 1, 2, 4}), group = random.one_of({1, 2, 3, 6});
-  int const requests = random.integer(1, 3);
+  int const group = random.one_of({1, 2, 3, 6, 6, 7, 16, 24, random.integer(1, 24)});
+  int const kv_heads = group > 12 ? 1 : random.one_of({1, 1, 2, 4});
+  int const heads = kv_heads * group, requests = random.one_of({1, 1, 2, 3, 5, 8, random.integer(1, 16), 16});
+  int64_t work = random.one_of({4000, 20000, 60000}) / (Policy::head_dim / 64);
   std::vector<int> rows, context;
   for (int r = 0; r < requests; ++r) {
-    rows.push_back(random.one_of({0, 1, 1, 2, 5, 8, 8, 9}));
-    context.push_back(
-        random.one_of({0, 1, 2, 15, 16, 17, random.integer(1, 200), std::min(width, 300) - 1, std::min(width, 300),
-                       std::min(width, 300) + 1, random.integer(1, std::min(2 * width, 1400))}));
+    int n = random.one_of({0, 1, 1, 2, 5, 8, 8, 9, random.integer(1, 32), 32});
+    n = std::min<int>(n, static_cast<int>(work / heads / 8));
+    int const edge = width * random.integer(1, 2) + random.integer(-1, 1);
+    int tokens =
+        random.one_of({0, 1, 2, n, 15, 16, 17, random.integer(1, 200), edge, edge, random.integer(1, 2 * width)});
+    if (n > 0) tokens = std::min(tokens, static_cast<int>(work / (heads * n)));
+    work -= int64_t{n} * heads * tokens;
+    rows.push_back(n);
+    context.push_back(tokens);
   }
-  auto c = attention_case_with<Policy>(random, kv_heads * group, kv_heads, rows, context,
-                                       random.one_of({1, 3, 16, 64, 1648}));
-  c.window = random.one_of({0, 0, 0, 1, 37, 200});
+  int page_size = random.one_of({1, 3, 16, 64, 784, 1648, 3296});
+  int64_t const most_elements = 1 << 22;  // large pages that hold a token each are memory and no case of their own
+  if (int64_t{requests + 1} * page_size * kv_heads * Policy::head_dim > most_elements) page_size = 64;
+  auto c = attention_case_with<Policy>(random, heads, kv_heads, rows, context, page_size);
+  c.window = random.one_of({0, 0, 0, 1, 37, width, random.integer(1, 2 * width)});
   c.causal = random.integer(0, 4) > 0;
   if (random.integer(0, 2) == 0) {
     c.scale_per_head = true;
@@ -92,18 +113,30 @@ std::string describe(Case const& c) {
   return s;
 }
 
-/// The case with one of its requests alone; the cache stays as it is.
+/// The case with some of its requests alone; the cache stays as it is.
+template <class Case>
+Case some_requests(Case const& c, std::vector<int> const& list) {
+  Case some = c;
+  size_t const row = static_cast<size_t>(c.q_heads) * c.head_dim;
+  some.query_start = {0};
+  some.context_len.clear();
+  some.block_table.clear();
+  some.q.clear();
+  for (int const request : list) {
+    int const begin = c.query_start[request], end = c.query_start[request + 1];
+    some.query_start.push_back(some.query_start.back() + end - begin);
+    some.context_len.push_back(c.context_len[request]);
+    some.block_table.insert(some.block_table.end(), c.block_table.begin() + request * c.max_pages,
+                            c.block_table.begin() + (request + 1) * c.max_pages);
+    some.q.insert(some.q.end(), c.q.begin() + static_cast<long>(begin * row),
+                  c.q.begin() + static_cast<long>(end * row));
+  }
+  return some;
+}
+
 template <class Case>
 Case only_request(Case const& c, int request) {
-  Case one = c;
-  int const begin = c.query_start[request], end = c.query_start[request + 1];
-  size_t const row = static_cast<size_t>(c.q_heads) * c.head_dim;
-  one.query_start = {0, end - begin};
-  one.context_len = {c.context_len[request]};
-  one.block_table.assign(c.block_table.begin() + request * c.max_pages,
-                         c.block_table.begin() + (request + 1) * c.max_pages);
-  one.q.assign(c.q.begin() + static_cast<long>(begin * row), c.q.begin() + static_cast<long>(end * row));
-  return one;
+  return some_requests(c, {request});
 }
 
 /// The same content of a one-request case in pages of another size, in order.
@@ -128,71 +161,108 @@ Case with_page_size(Case const& c, int page_size) {
 
 enum class attention_layout { dense, interleaved };
 
-/// @param max_context capacity handed to the launch; 0 = the longest request
+/// A case in an executor's memory, and the params over it.
+template <class Policy, class Executor>
+class loaded_attention {
+ public:
+  using op = ratify::attention<Policy>;
+  using kv = typename Policy::kv_format;
+  using out_format = typename Policy::out_format;
+
+  /// @param max_context capacity handed to the launch; 0 = the longest request
+  /// @param aligned_to the most that the cache is aligned to, in bytes: it begins at an odd multiple of this; 0 = as it
+  /// comes
+  loaded_attention(Executor& on, attention_case_of<Policy> const& c, attention_layout layout = attention_layout::dense,
+                   int max_context = 0, size_t aligned_to = 0)
+      : on_(on),
+        pad_(layout == attention_layout::interleaved ? 24 : 0),
+        q_row_(static_cast<size_t>(c.q_heads) * c.head_dim),
+        rows_(static_cast<size_t>(c.rows())),
+        q_(on, padded(c.q)),
+        cache_(on, 2 * c.k.size() + 2 * aligned_to),
+        table_(on, c.block_table),
+        lengths_(on, c.context_len),
+        starts_(on, c.query_start),
+        k_scale_(on, c.k_scale),
+        v_scale_(on, c.v_scale),
+        lse_(on, rows_ * c.q_heads),
+        out_(on, rows_ * (q_row_ + pad_)) {
+    size_t const d = static_cast<size_t>(c.head_dim), token = static_cast<size_t>(c.kv_heads) * d;
+    size_t skip = 0;
+    while (aligned_to > 0 && reinterpret_cast<uintptr_t>(cache_.data() + skip) % (2 * aligned_to) != aligned_to) ++skip;
+    std::vector<kv> cache(skip, kv{});
+    bool const interleaved = layout == attention_layout::interleaved;  // a token's K heads, then its V heads
+    if (interleaved)
+      for (size_t t = 0; t < c.k.size(); t += token) {
+        cache.insert(cache.end(), c.k.begin() + static_cast<long>(t), c.k.begin() + static_cast<long>(t + token));
+        cache.insert(cache.end(), c.v.begin() + static_cast<long>(t), c.v.begin() + static_cast<long>(t + token));
+      }
+    else {
+      cache.insert(cache.end(), c.k.begin(), c.k.end());
+      cache.insert(cache.end(), c.v.begin(), c.v.end());
+    }
+    cache_.write(cache);
+    int64_t const token_stride = static_cast<int64_t>(interleaved ? 2 * token : token);
+    p.q = {q_.data(), static_cast<int64_t>(q_row_ + pad_), static_cast<int64_t>(d)};
+    p.k_pages = {cache_.data() + skip, c.page_size * token_stride, token_stride, static_cast<int64_t>(d)};
+    p.v_pages = p.k_pages;
+    p.v_pages.data = p.k_pages.data + (interleaved ? token : c.k.size());
+    p.block_table = {table_.data(), c.max_pages};
+    p.context_len = lengths_.data();
+    p.query_start = starts_.data();
+    p.k_scale = k_scale_.data();
+    p.v_scale = v_scale_.data();
+    p.out = {out_.data(), static_cast<int64_t>(q_row_ + pad_), static_cast<int64_t>(d)};
+    p.lse = lse_.data();
+    p.rows = c.rows();
+    p.requests = c.requests();
+    p.q_heads = c.q_heads;
+    p.kv_heads = c.kv_heads;
+    p.scale_stride = c.scale_per_head;
+    p.page_size = c.page_size;
+    p.max_pages = c.max_pages;
+    p.max_context = max_context > 0 ? max_context : *std::max_element(c.context_len.begin(), c.context_len.end());
+    for (size_t r = 1; c.rows() > 32 && r < c.query_start.size(); ++r)
+      p.max_rows = std::max(p.max_rows, c.query_start[r] - c.query_start[r - 1]);
+    p.softmax_scale = c.softmax_scale;
+    p.window = c.window;
+    p.causal = c.causal;
+  }
+
+  reference::attention_result run() {
+    auto const s = launch<op>(p, on_);
+    REQUIRE_MESSAGE(s, s.reason());
+    reference::attention_result r{{}, lse_.read()};
+    auto const all = out_.read();
+    for (size_t i = 0; i < rows_; ++i)
+      for (size_t j = 0; j < q_row_; ++j) r.out.push_back(ratify::to_float(all[i * (q_row_ + pad_) + j]));
+    return r;
+  }
+
+  typename op::params p;
+ private:
+  /// NaN between the rows of q.
+  std::vector<typename Policy::q_format> padded(std::vector<typename Policy::q_format> const& q) const {
+    std::vector<typename Policy::q_format> v(rows_ * (q_row_ + pad_), ratify::convert<typename Policy::q_format>(NAN));
+    for (size_t r = 0; r < rows_; ++r)
+      std::copy_n(q.begin() + static_cast<long>(r * q_row_), q_row_,
+                  v.begin() + static_cast<long>(r * (q_row_ + pad_)));
+    return v;
+  }
+
+  Executor& on_;
+  size_t pad_, q_row_, rows_;
+  buffer<typename Policy::q_format, Executor> q_;
+  buffer<kv, Executor> cache_;
+  buffer<int32_t, Executor> table_, lengths_, starts_;
+  buffer<float, Executor> k_scale_, v_scale_, lse_;
+  buffer<out_format, Executor> out_;
+};
+
 template <class Policy, class Executor>
 reference::attention_result run_attention(Executor& on, attention_case_of<Policy> const& c,
                                           attention_layout layout = attention_layout::dense, int max_context = 0) {
-  using op = ratify::attention<Policy>;
-  using kv = typename Policy::kv_format;
-  size_t const d = static_cast<size_t>(c.head_dim), token = static_cast<size_t>(c.kv_heads) * d;
-  size_t const pad = layout == attention_layout::interleaved ? 24 : 0;  // between rows of q and out
-  size_t const q_row = c.q_heads * d, rows = static_cast<size_t>(c.rows());
-
-  std::vector<typename Policy::q_format> q(rows * (q_row + pad), ratify::convert<typename Policy::q_format>(NAN));
-  for (size_t r = 0; r < rows; ++r)
-    std::copy_n(c.q.begin() + static_cast<long>(r * q_row), q_row, q.begin() + static_cast<long>(r * (q_row + pad)));
-  buffer<typename Policy::q_format, Executor> dq(on, q);
-
-  // Interleaved: a token's K heads, then its V heads.
-  std::vector<kv> cache = c.k;
-  if (layout == attention_layout::interleaved) {
-    cache.resize(2 * c.k.size());
-    for (size_t t = 0; t < c.k.size() / token; ++t) {
-      std::copy_n(c.k.begin() + static_cast<long>(t * token), token, cache.begin() + static_cast<long>(2 * t * token));
-      std::copy_n(c.v.begin() + static_cast<long>(t * token), token,
-                  cache.begin() + static_cast<long>((2 * t + 1) * token));
-    }
-  } else {
-    cache.insert(cache.end(), c.v.begin(), c.v.end());
-  }
-  buffer<kv, Executor> dcache(on, cache);
-  buffer<int32_t, Executor> table(on, c.block_table), lengths(on, c.context_len), starts(on, c.query_start);
-  buffer<float, Executor> k_scale(on, c.k_scale), v_scale(on, c.v_scale), lse(on, rows * c.q_heads);
-  buffer<float, Executor> out(on, rows * (q_row + pad));
-
-  typename op::params p;
-  int64_t const token_stride = static_cast<int64_t>(layout == attention_layout::interleaved ? 2 * token : token);
-  p.q = {dq.data(), static_cast<int64_t>(q_row + pad), static_cast<int64_t>(d)};
-  p.k_pages = {dcache.data(), c.page_size * token_stride, token_stride, static_cast<int64_t>(d)};
-  p.v_pages = p.k_pages;
-  p.v_pages.data = dcache.data() + (layout == attention_layout::interleaved ? token : c.k.size());
-  p.block_table = {table.data(), c.max_pages};
-  p.context_len = lengths.data();
-  p.query_start = starts.data();
-  p.k_scale = k_scale.data();
-  p.v_scale = v_scale.data();
-  p.out = {out.data(), static_cast<int64_t>(q_row + pad), static_cast<int64_t>(d)};
-  p.lse = lse.data();
-  p.rows = c.rows();
-  p.requests = c.requests();
-  p.q_heads = c.q_heads;
-  p.kv_heads = c.kv_heads;
-  p.scale_stride = c.scale_per_head;
-  p.page_size = c.page_size;
-  p.max_pages = c.max_pages;
-  p.max_context = max_context > 0 ? max_context : *std::max_element(c.context_len.begin(), c.context_len.end());
-  p.softmax_scale = c.softmax_scale;
-  p.window = c.window;
-  p.causal = c.causal;
-  auto const s = launch<op>(p, on);
-  REQUIRE_MESSAGE(s, s.reason());
-
-  reference::attention_result r{{}, lse.read()};
-  auto const padded = out.read();
-  for (size_t i = 0; i < rows; ++i)
-    r.out.insert(r.out.end(), padded.begin() + static_cast<long>(i * (q_row + pad)),
-                 padded.begin() + static_cast<long>(i * (q_row + pad) + q_row));
-  return r;
+  return loaded_attention<Policy, Executor>(on, c, layout, max_context).run();
 }
 
 }  // namespace ratify_test

@@ -34,6 +34,13 @@ inline int scaled(int cases) {
   return n < 1.0 ? 1 : static_cast<int>(n);
 }
 
+/// How many random shapes the test case that runs has compared with a twin: the program prints it where a scale is set.
+inline int& shapes_drawn() {
+  static int value = 0;
+  return value;
+}
+inline void count_shape() { ++shapes_drawn(); }
+
 /// A stream of random values of its own for each test (`stream` tells them apart).
 class random_source {
  public:

@@ -8,6 +8,7 @@
 #include "executors.hpp"
 #include "random.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -24,6 +25,31 @@ reference::recurrence_shape shape_of(int key_heads, int value_heads) {
   s.vk = Policy::state_layout == ratify::recurrence_layout::vk;
   s.scale = 1.0f / std::sqrt(static_cast<float>(s.key_dim));
   return s;
+}
+
+/// Heads, rows and requests of a launch: a tensor-parallel shard's heads or others, 1 to 32 rows, 1 to 16 requests,
+/// some of them without rows; as many as keep the states of a launch small.
+struct recurrence_extent {
+  int key_heads, value_heads, max_rows;
+  std::vector<int> counts;
+};
+template <class Policy>
+recurrence_extent random_recurrence_extent(random_source& random, int most_rows, bool slot_per_row) {
+  constexpr int64_t most_elements = 1 << 20;
+  recurrence_extent e;
+  int const ratio = random.one_of({1, 2, 3, 3, 3, 4});
+  e.key_heads = random.one_of({1, 1, 2, 2, 3, 4, 8, 16});
+  e.max_rows = std::min(most_rows, random.one_of({1, 2, 3, 8, 8, 11, random.integer(1, 32), 32}));
+  int64_t const head = int64_t{Policy::key_dim} * Policy::value_dim;
+  // What a request costs in heads: its slots, or the rows that may be worked out on its one state.
+  int64_t const most = std::max<int64_t>(1, most_elements / head / (slot_per_row ? e.max_rows + 1 : 2 * most_rows));
+  if (e.key_heads * ratio > most) e.key_heads = random.one_of({1, 1, 2});
+  e.value_heads = e.key_heads * ratio;
+  int const requests = static_cast<int>(std::max<int64_t>(
+      1, std::min<int64_t>(random.one_of({1, 2, 3, 5, random.integer(1, 16), 16}), most / e.value_heads)));
+  for (int r = 0; r < requests; ++r) e.counts.push_back(random.integer(0, e.max_rows));
+  e.counts.back() = e.max_rows;
+  return e;
 }
 
 /// Values of a storage format, as FP32.
