@@ -367,7 +367,8 @@ TEST_CASE_TEMPLATE("A9 a batch never changes a request's bits", Policy, policy<6
     auto const eight = some_requests(batch, some);
     check_equal(part(run_attention<Policy>(on, eight), eight.query_start[5], 4), alone);
     if (many) {
-      CHECK(!wide_tiles(on, one));
+      // Under ThreadSanitizer the host has fewer blocks, for which a request alone is enough.
+      if (!ratify::detail::thread_checker::present) CHECK(!wide_tiles(on, one));
       WARN_MESSAGE(wide_tiles(on, batch), "this card runs more blocks than 64 requests have wide tiles");
       if (std::is_same_v<executor, ratify::host_executor>) CHECK((wide_tiles(on, batch) && wide_tiles(on, eight)));
     }
