@@ -413,7 +413,8 @@ struct rmsnorm_p : ratify::rmsnorm_policy {
   using weight_format = float;
   static constexpr bool unit_offset = UnitOffset;
 #if !defined(__CUDACC_RTC__)
-  static constexpr operation_description description{"rmsnorm", "ratify/normalization.cuh"};
+  static constexpr operation_description description{
+      "rmsnorm", "ratify/normalization.cuh", {"rmsnorm_kernel<$>", "rmsnorm_row_kernel<$>"}};
   template <class Visitor>
   static void knobs(Visitor&& visit) {
     visit("unit_offset", UnitOffset);

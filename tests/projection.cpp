@@ -186,6 +186,24 @@ TEST_CASE("projection equals its twin bit for bit on odd shapes") {
   }
 }
 
+TEST_CASE_TEMPLATE("projection: activations of any alignment", Policy, split<5>, scale_fp32) {
+  using input = typename Policy::input_format;
+  random_source random(17);
+  auto const o = random_operands<input>(random, 11, 70, 1040);
+  auto const expected = stored<float>(reference::projection(o, Policy::split_k, fp32_scale<Policy>));
+  auto const x = stored<input>(o.x);
+  for (int const gap : {1, 4, 8}) {
+    std::vector<input> spread(static_cast<size_t>(o.rows) * (o.k + gap), ratify::convert<input>(NAN));
+    for (int r = 0; r < o.rows; ++r) std::copy_n(x.begin() + r * o.k, o.k, spread.begin() + r * (o.k + gap));
+    on_each_executor([&](auto& on) {
+      device_operands<Policy, std::decay_t<decltype(on)>> d(on, o, spread, o.rows);
+      auto const s = launch<ratify::projection<Policy>>(d.p, on);
+      REQUIRE_MESSAGE(s, s.reason());
+      CHECK(bit_difference(d.read(), expected) == "");
+    });
+  }
+}
+
 TEST_CASE("projection: the error bound finds one wrong rounding") {
   random_source random(13);
   auto const o = random_operands<ratify::f16>(random, 1, 64, 512);

@@ -18,6 +18,8 @@ inline constexpr bool is_supported_qk_norm_rotary = detail::qk_norm_rotary_suppo
 #if !defined(__CUDACC_RTC__)
 
 namespace detail {
+/// Columns from which on rmsnorm gives a row to a block: docs/performance.md has the measurement.
+inline constexpr int long_row = 1024;
 /// Blocks for `work` rows or heads, a warp each.
 inline int normalization_blocks(int64_t work) { return static_cast<int>(ceil_div(work, int64_t{normalization_warps})); }
 }  // namespace detail
@@ -36,6 +38,7 @@ struct rmsnorm : detail::operation<rmsnorm<Policy>, rmsnorm_params<Policy>> {
   template <class Executor, class Visitor>
   static status stages(rmsnorm_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
     if (p.rows == 0) return {};
+    if (p.columns >= detail::long_row) return visit(stage<detail::rmsnorm_row_kernel<Policy>>{{p.rows}, p});
     return visit(stage<detail::rmsnorm_kernel<Policy>>{{detail::normalization_blocks(p.rows)}, p});
   }
 };

@@ -108,6 +108,16 @@ struct converter<e5m2> {
   }
 };
 
+/// Element i of 16 bytes of float, f16 or bf16, as FP32.
+template <class Format>
+RATIFY_HD inline float vector_element(vector16 const& v, int i) {
+  if constexpr (sizeof(Format) == 4) {
+    return to_float(from_bits(v.word[i]));
+  } else {
+    return to_float(Format{static_cast<uint16_t>(v.word[i / 2] >> (16 * (i % 2)))});
+  }
+}
+
 }  // namespace detail
 
 /// x in a storage format: round to nearest even; FP8 saturates (infinities too), its NaN is 0x7F; an FP32, FP16 or BF16

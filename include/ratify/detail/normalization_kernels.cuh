@@ -45,6 +45,95 @@ struct rmsnorm_kernel {
   }
 };
 
+/// One block a row, for rows so long that one warp would wait for its loads many times: all warps bring the row to
+/// shared storage, the first one sums it in the order of `device::warp_sum_of_squares`.
+template <class Policy>
+struct rmsnorm_row_kernel {
+  using params = rmsnorm_params<Policy>;
+  using input_format = typename Policy::input_format;
+  static constexpr char const* name = "rmsnorm_row_kernel";
+  static constexpr int block_threads = 512;
+  static constexpr int ahead = 4;  ///< loads of a thread under way together
+  static constexpr int chunk = ahead * block_threads;
+  template <class Block>
+  struct shared_storage {
+    float value[2][chunk];  ///< one is summed while the other is filled
+    float inverse;
+  };
+
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
+    int64_t const row = block.block_x();
+    float* const sums = p.residual_out.data != nullptr ? p.residual_out.row(row) : nullptr;
+    float sum = 0.0f;
+    int buffer = 0;
+    for (int first = 0; first < p.columns; first += chunk, buffer ^= 1) {
+      float v[ahead];
+      row_values(block, p, row, first, p.residual, v);
+      RATIFY_UNROLL
+      for (int a = 0; a < ahead; ++a) {
+        int const i = first + a * block_threads + block.thread();
+        if (i >= p.columns) break;
+        if (sums != nullptr) sums[i] = v[a];
+        storage.value[buffer][i - first] = v[a];
+      }
+      block.barrier();
+      if (block.warp() == 0)
+        sum = device::lane_sum_of_squares(
+            block, min_of(chunk, p.columns - first), [&](int i) { return storage.value[buffer][i]; }, sum);
+    }
+    if (block.warp() == 0) {
+      float const inverse = device::inverse_rms(device::warp_sum(block, sum), p.columns, p.eps);
+      if (block.lane() == 0) storage.inverse = inverse;
+    }
+    block.barrier();
+    float const inverse = storage.inverse;
+    for (int first = 0; first < p.columns; first += chunk) {
+      float v[ahead], weight[ahead];
+      // What this thread has stored, for residual_out may lie on residual.
+      if (sums != nullptr)
+        row_values(block, first, p.columns, sums, v);
+      else
+        row_values(block, p, row, first, p.residual, v);
+      row_values(block, first, p.columns, p.weight, weight);
+      RATIFY_UNROLL
+      for (int a = 0; a < ahead; ++a) {
+        int const i = first + a * block_threads + block.thread();
+        if (i >= p.columns) break;
+        p.out.row(row)[i] =
+            convert<typename Policy::output_format>(device::rms_scaled<Policy::unit_offset>(v[a], inverse, weight[a]));
+      }
+    }
+  }
+ private:
+  /// The thread's elements of a chunk; those past the last column are 0. Loads first, then conversions, so that no load
+  /// waits for another.
+  RATIFY_ANY_BLOCK
+  template <class Block, class T>
+  RATIFY_HD static void row_values(Block const& block, int first, int columns, T const* from, float (&v)[ahead]) {
+    T raw[ahead];
+    RATIFY_UNROLL
+    for (int a = 0; a < ahead; ++a) {
+      int const i = first + a * block_threads + block.thread();
+      raw[a] = i < columns ? from[i] : T{};
+    }
+    RATIFY_UNROLL
+    for (int a = 0; a < ahead; ++a) v[a] = to_float(raw[a]);
+  }
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void row_values(Block const& block, params const& p, int64_t row, int first,
+                                   rows_view<float const> const& residual, float (&v)[ahead]) {
+    if (residual.data == nullptr) return row_values(block, first, p.columns, p.x.row(row), v);
+    float before[ahead];
+    row_values(block, first, p.columns, p.x.row(row), v);
+    row_values(block, first, p.columns, residual.row(row), before);
+    RATIFY_UNROLL
+    for (int a = 0; a < ahead; ++a) v[a] = canonical(add_rn(before[a], v[a]));
+  }
+};
+
 template <class Policy>
 struct gated_rmsnorm_kernel {
   using params = gated_rmsnorm_params<Policy>;

@@ -43,6 +43,36 @@ struct projection_kernel {
     return w;
   }
 
+  /// Activations [first, last) of K to x[k - first][Rows]. Rows past the last one repeat it: they are not stored.
+  RATIFY_HD static void stage_activations(params const& p, int64_t first_row, int rows, int first, int last, int member,
+                                          bool aligned, float* x) {
+    using input = typename Policy::input_format;
+    if (!aligned) {
+      for (int i = member; i < (last - first) * Rows; i += traits::split_threads)
+        x[i] = to_float(p.x.row(first_row + min_of(i % Rows, rows - 1))[first + i / Rows]);
+      return;
+    }
+    constexpr int vector = 16 / static_cast<int>(sizeof(input));
+    constexpr int ahead = 4;  // loads under way together: everyone waits for them
+    int const count = (last - first) / vector * Rows;
+    for (int v0 = member; v0 < count; v0 += ahead * traits::split_threads) {
+      vector16 raw[ahead];
+      RATIFY_UNROLL
+      for (int a = 0; a < ahead; ++a) {
+        int const v = min_of(v0 + a * traits::split_threads, count - 1);
+        raw[a] = load_16_bytes(p.x.row(first_row + min_of(v % Rows, rows - 1)) + first + v / Rows * vector);
+      }
+      RATIFY_UNROLL
+      for (int a = 0; a < ahead; ++a) {
+        int const v = v0 + a * traits::split_threads;
+        if (v >= count) break;
+        float* const to = x + v / Rows * vector * Rows + v % Rows;
+        RATIFY_UNROLL
+        for (int i = 0; i < vector; ++i) to[i * Rows] = vector_element<input>(raw[a], i);
+      }
+    }
+  }
+
   RATIFY_ANY_BLOCK
   template <class Block>
   RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
@@ -61,6 +91,8 @@ struct projection_kernel {
 
     // A row of weights starts on 16 bytes if the first one does and K is a multiple of 32.
     bool const wide = p.k % 32 == 0 && aligned_to(p.w_packed, 16);
+    bool const x_aligned =
+        aligned_to(p.x.data, 16) && p.x.stride * static_cast<int64_t>(sizeof(typename Policy::input_format)) % 16 == 0;
     auto const groups_at = [&](int k) { return min_of((end - k) / nvfp4_group, 2); };
     uint8_t const* packed[mine];
     e4m3 const* scale[mine];
@@ -82,10 +114,7 @@ struct projection_kernel {
     for (int offset = 0; offset < longest; offset += stage_k) {
       int const first = begin + offset, last = min_of(first + stage_k, end);
       if (offset > 0) block.barrier();
-      for (int i = member; i < (last - first) * Rows; i += split_threads) {
-        int const r = i % Rows, k = first + i / Rows;
-        x[i] = r < rows ? to_float(p.x.row(first_row + r)[k]) : 0.0f;
-      }
+      stage_activations(p, first_row, rows, first, last, member, x_aligned, x);
       block.barrier();
       if (first_column + member >= p.n) continue;
       for (int k = first; k < last; k += 32) {

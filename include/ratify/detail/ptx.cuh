@@ -380,6 +380,19 @@ RATIFY_HD inline float const* staged_floats(float const* p, float (&registers)[N
 #endif
 }
 
+#if defined(__CUDACC__)
+/// Byte i of the result is byte s of the eight in `low` and `high`, s the i-th nibble of `selector`, 0 to 7.
+__device__ inline uint32_t permuted_bytes(uint32_t low, uint32_t high, uint32_t selector) {
+  uint32_t r = 0;
+#if defined(__CUDA_ARCH__)
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(low), "r"(high), "r"(selector));
+#else
+  (void)low, (void)high, (void)selector;
+#endif
+  return r;
+}
+#endif
+
 /// w[i] = FP16 nearest to (value of E2M1 code i) * scale, as FP32, for the 16 codes of two words, low nibble first.
 /// `scale` is a value that FP16 holds. On a card a product is one FP16 multiplication; on the host the 8 magnitudes are
 /// multiplied once and the codes look them up (a table indexed at run time would be local memory on a card).
@@ -388,15 +401,20 @@ RATIFY_HD inline void scaled_e2m1_x16(vector8 const& codes, float scale, float (
   uint32_t const h = f16_bits_rn(scale), pair = h | h << 16;
   RATIFY_UNROLL
   for (int word = 0; word < 2; ++word) {
+    // The high bytes of the 8 magnitudes as FP16, whose low bytes are zero, and a sign: a byte permutation looks 4 up.
+    uint32_t const magnitude = codes.word[word] & 0x77777777u, sign = codes.word[word] >> 3 & 0x11111111u;
     RATIFY_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      // The magnitude's three bits, put at bit 9 of an FP16, are its value times 2^-14, the subnormal 0.5 included.
-      uint32_t const t = codes.word[word] >> (4 * i);
-      uint32_t const small = (t & 0x00070007u) << 9 | (t & 0x00080008u) << 12;
-      asm("{ .reg .b32 v; .reg .b16 low, high; mul.rn.f16x2 v, %2, %3; mul.rn.f16x2 v, v, %4; mov.b32 {low, high}, v; "
-          "cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
-          : "=f"(w[8 * word + i]), "=f"(w[8 * word + i + 4])
-          : "r"(small), "r"(0x74007400u), "r"(pair));
+    for (int half = 0; half < 2; ++half) {
+      uint32_t const four = permuted_bytes(0x3e3c3800u, 0x46444240u, magnitude >> (16 * half)) |
+                            permuted_bytes(0x00008000u, 0u, sign >> (16 * half));
+      RATIFY_UNROLL
+      for (int two = 0; two < 2; ++two) {
+        int const at = 8 * word + 4 * half + 2 * two;
+        asm("{ .reg .b32 v; .reg .b16 low, high; mul.rn.f16x2 v, %2, %3; mov.b32 {low, high}, v; cvt.f32.f16 %0, low; "
+            "cvt.f32.f16 %1, high; }"
+            : "=f"(w[at]), "=f"(w[at + 1])
+            : "r"(permuted_bytes(four, 0u, two == 0 ? 0x1404u : 0x3424u)), "r"(pair));
+      }
     }
   }
 #else

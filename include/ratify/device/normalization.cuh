@@ -8,19 +8,32 @@
 RATIFY_BEGIN_NAMESPACE
 namespace device {
 
+/// The lane's chain of `warp_sum_of_squares`, continued from `sum`; n so far must be a multiple of 32.
+RATIFY_ANY_BLOCK
+template <class Block, class Value>
+RATIFY_HD inline float lane_sum_of_squares(Block const& block, int n, Value const& value, float sum) {
+  for (int i = block.lane(); i < n; i += 32) {
+    float const v = value(i);
+    sum = detail::fma_rn(v, v, sum);
+  }
+  return sum;
+}
+
+/// The sums of a full warp's lanes added in pairs 16, 8, 4, 2 and 1 apart.
+RATIFY_ANY_BLOCK
+template <class Block>
+RATIFY_HD inline float warp_sum(Block const& block, float sum) {
+  RATIFY_UNROLL
+  for (int apart = 16; apart > 0; apart /= 2) sum = detail::add_rn(sum, block.shuffle_xor(sum, apart, 0xffffffffu));
+  return sum;
+}
+
 /// Sum of the squares of value(0) .. value(n - 1), in every lane of a full warp. Lane l sums elements l, l + 32, ...
 /// ascending in one chain; the lanes are then added in pairs 16, 8, 4, 2 and 1 apart.
 RATIFY_ANY_BLOCK
 template <class Block, class Value>
 RATIFY_HD inline float warp_sum_of_squares(Block const& block, int n, Value const& value) {
-  float sum = 0.0f;
-  for (int i = block.lane(); i < n; i += 32) {
-    float const v = value(i);
-    sum = detail::fma_rn(v, v, sum);
-  }
-  RATIFY_UNROLL
-  for (int apart = 16; apart > 0; apart /= 2) sum = detail::add_rn(sum, block.shuffle_xor(sum, apart, 0xffffffffu));
-  return sum;
+  return warp_sum(block, lane_sum_of_squares(block, n, value, 0.0f));
 }
 
 /// 1 / sqrt(mean of the squares + eps).

@@ -2,6 +2,7 @@
 /// The inner steps of the NVFP4 projection, for kernels of your own.
 #pragma once
 
+#include <ratify/detail/decode.cuh>
 #include <ratify/detail/projection_traits.cuh>
 
 RATIFY_BEGIN_NAMESPACE
@@ -18,7 +19,9 @@ RATIFY_HD inline float global_scale(float const* w_global, int32_t const* segmen
 /// The scale of a group of 16 weights under the policy's rounding.
 template <projection_scale Scale>
 RATIFY_HD inline float group_scale(e4m3 w_scale, float w_global) {
-  return Scale == projection_scale::fp16 ? nvfp4_scale_fp16(w_scale, w_global) : nvfp4_scale_fp32(w_scale, w_global);
+  // nvfp4_scale_fp16 and _fp32 with the decoder that takes the fewest instructions.
+  float const scale = detail::mul_rn(detail::decode_x1<decoder_revision::fp16_shift, e4m3>(w_scale.bits), w_global);
+  return Scale == projection_scale::fp16 ? detail::round_to_f16(scale) : scale;
 }
 
 /// Adds one scale group's 16 products of each column to each row's sum, k ascending. x is [16][Rows] in FP32, on 16
