@@ -35,8 +35,10 @@
 // A loop whose trip count is known: unrolled on a card, where arrays indexed by its variable must stay in registers.
 #if defined(__CUDA_ARCH__)  // the host compiler behind nvcc does not know the pragma
 #define RATIFY_UNROLL _Pragma("unroll")
+#define RATIFY_NO_UNROLL _Pragma("unroll 1")
 #else
 #define RATIFY_UNROLL
+#define RATIFY_NO_UNROLL
 #endif
 
 // Stands before every function template that takes a block: nvcc would warn at each use that a __host__ __device__

@@ -335,23 +335,26 @@ RATIFY_HD void accumulate_values(typename Policy::kv_format const* v, attention_
       }
     }
   };
-  constexpr int unroll = Masked ? 1 : Policy::pv_unroll;
   auto const load = [&](int t) { return words::load(v + tile.v_offset[t - chunk_begin]); };
   int t = tokens.begin;
-  if (t + unroll <= tokens.end) {
-    words next[unroll];  // is on its way while the tokens before it are added
-    RATIFY_UNROLL
-    for (int i = 0; i < unroll; ++i) next[i] = load(t + i);
-    for (; t + unroll <= tokens.end; t += unroll) {
-      words raw[unroll];
+  if constexpr (!Masked) {
+    constexpr int unroll = Policy::pv_unroll;
+    if (t + unroll <= tokens.end) {
+      words next[unroll];  // is on its way while the tokens before it are added
       RATIFY_UNROLL
-      for (int i = 0; i < unroll; ++i) raw[i] = next[i];
-      RATIFY_UNROLL
-      for (int i = 0; i < unroll; ++i) next[i] = load(detail::min_of(t + unroll + i, tokens.end - 1));
-      RATIFY_UNROLL
-      for (int i = 0; i < unroll; ++i) add(raw[i], t + i);
+      for (int i = 0; i < unroll; ++i) next[i] = load(t + i);
+      for (; t + unroll <= tokens.end; t += unroll) {
+        words raw[unroll];
+        RATIFY_UNROLL
+        for (int i = 0; i < unroll; ++i) raw[i] = next[i];
+        RATIFY_UNROLL
+        for (int i = 0; i < unroll; ++i) next[i] = load(detail::min_of(t + unroll + i, tokens.end - 1));
+        RATIFY_UNROLL
+        for (int i = 0; i < unroll; ++i) add(raw[i], t + i);
+      }
     }
   }
+  RATIFY_NO_UNROLL
   for (; t < tokens.end; ++t) add(load(t), t);
 }
 
@@ -381,9 +384,14 @@ RATIFY_HD void attention_values(Block const& block, attention_params<Policy> con
     block.barrier();
     if (group * Shape::group_entries >= entries) continue;
     int const middle = min_of(max_of(common.begin, chunk), end), last = min_of(max_of(common.end, middle), end);
-    accumulate_values<Policy, true>(v, tile, group, chunk, partition_begin, {chunk, middle}, sum);
-    accumulate_values<Policy, false>(v, tile, group, chunk, partition_begin, {middle, last}, sum);
-    accumulate_values<Policy, true>(v, tile, group, chunk, partition_begin, {last, end}, sum);
+    RATIFY_NO_UNROLL
+    for (int part = 0; part < 3; ++part) {  // one copy of the masked loop: it is long
+      if (part == 1)
+        accumulate_values<Policy, false>(v, tile, group, chunk, partition_begin, {middle, last}, sum);
+      else
+        accumulate_values<Policy, true>(v, tile, group, chunk, partition_begin,
+                                        part == 0 ? token_range{chunk, middle} : token_range{last, end}, sum);
+    }
   }
 }
 
