@@ -1186,13 +1186,18 @@ TEST_CASE("a query_start out of range leaves its request untouched") {
   b.vocab = 5;
   b.max_drafts = 1;
   for (int i = 0; i < 3; ++i) b.requests.push_back(greedy(5, {3, 4}, {3}));
-  for (std::vector<int32_t> const& starts :
-       {std::vector<int32_t>{0, 2, 5, 6}, {0, 2, 4, 7}, {0, 2, 1, 6}, {-1, 2, 4, 6}, {0, INT32_MAX, INT32_MIN, 6}}) {
+  for (std::vector<int32_t> const& starts : {std::vector<int32_t>{0, 2, 5, 6},
+                                             {0, 2, 4, 7},
+                                             {0, 2, 1, 6},
+                                             {-1, 2, 4, 6},
+                                             {0, INT32_MAX, INT32_MIN, 6},
+                                             {0, 100, 3, 4}}) {
     on_each_executor([&](auto& on) {
       auto const out = launched<ratify::acceptance_policy, std::decay_t<decltype(on)>>(on, b, &starts).run();
       for (size_t r = 0; r < 3; ++r) {
         int64_t const begin = starts[r], end = starts[r + 1];
-        bool const good = begin >= 0 && end > begin && end <= 6 && end - begin <= 2;
+        bool good = begin >= 0 && end > begin && end <= 6 && end - begin <= 2;
+        for (size_t before = 0; before < r; ++before) good = good && starts[before] <= begin;  // whose row is it?
         CHECK((out.emitted[r] == untouched) == !good);
         CHECK((out.finish[r] == untouched) == !good);
         if (!good) CHECK(out.tokens[2 * r] == untouched);

@@ -286,6 +286,18 @@ TEST_CASE_TEMPLATE("A6 every row sees the right tokens", Policy, policy<64, 256,
   }
 }
 
+TEST_CASE("a row before the first token sees what the rule says, and a window may be as large as an int") {
+  random_source random(31);
+  for (bool causal : {true, false})
+    for (int window : {0, 2, 1 << 30, INT32_MAX - 1, INT32_MAX}) {
+      auto c = attention_case_with<verify>(random, 2, 1, {4, 8}, {2, 300}, 16);
+      c.causal = causal;
+      c.window = window;
+      CAPTURE(describe(c));
+      check_equal_to_twin<verify>(c);
+    }
+}
+
 TEST_CASE("A7 dot products beyond FP16") {
   random_source random(23);
   auto c = attention_case_with<verify>(random, 1, 1, {1}, {40}, 16);
@@ -475,6 +487,10 @@ TEST_CASE("refused launches name the reason") {
   CHECK(reason() == "ratify::attention: q_heads must be at most 65535");
   p.q_heads = p.kv_heads = 4;
   CHECK(reason() == "");
+  p.total_context = (int64_t{1} << 36) + 1;
+  CHECK(reason() ==
+        "ratify::attention: max_context must be 0 to 2^30 tokens, total_context (or requests * max_context) 0 to 2^36");
+  p.total_context = 0;
   p.page_size = 0;
   CHECK(reason() == "ratify::attention: page_size must be at least 1 token");
   p.page_size = 16;

@@ -415,3 +415,14 @@ TEST_CASE("normalizations refuse what is not built, with the reason") {
     CHECK(reason(op{}, p) == "ratify::qk_norm_rotary: heads must be at least 1");
   }
 }
+
+TEST_CASE("more blocks than a grid holds are refused") {
+  ratify::gated_rmsnorm<ratify::gated_rmsnorm_policy>::params p;
+  p.rows = p.heads = INT32_MAX;
+  p.head_dim = 64;
+  CHECK(std::string(ratify::gated_rmsnorm<ratify::gated_rmsnorm_policy>::can_launch(p, host()).reason()) ==
+        "ratify: the shape needs more blocks than a grid holds");
+  p.rows = 8;
+  p.heads = 48;
+  CHECK(ratify::gated_rmsnorm<ratify::gated_rmsnorm_policy>::can_launch(p, host()));
+}

@@ -162,8 +162,8 @@ RATIFY_RUN_ARRAY(int64_t)
 double parse_number(std::string const& what, std::string const& text) {
   double value = 0;
   auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
-    throw bad_input(what + ": " + quote(text) + " is not a finite number");
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(static_cast<float>(value)))
+    throw bad_input(what + ": " + quote(text) + " is not a finite number of FP32");
   return value;
 }
 

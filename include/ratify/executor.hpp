@@ -49,10 +49,20 @@ T* workspace_at(workspace const& w, size_t offset) {
   return w.pointer == nullptr ? nullptr : reinterpret_cast<T*>(static_cast<unsigned char*>(w.pointer) + offset);
 }
 
+/// A number of blocks as a grid has it; -1, which `judge` refuses, where it has no such number.
+inline int grid_blocks(int64_t blocks) { return blocks > 0x7fffffff ? -1 : static_cast<int>(blocks); }
+
 /// Blocks of a kernel that gives each element a thread.
 template <class Kernel>
 int elementwise_blocks(int64_t elements) {
-  return static_cast<int>((elements + Kernel::block_threads - 1) / Kernel::block_threads);
+  return grid_blocks((elements + Kernel::block_threads - 1) / Kernel::block_threads);
+}
+
+/// Whether a card takes a grid.
+inline status judge(grid_extent g) {
+  if (g.x < 0 || g.y < 0 || g.z < 0 || g.y > 65535 || g.z > 65535)
+    return {status_code::unsupported, "ratify: the shape needs more blocks than a grid holds"};
+  return {};
 }
 
 /// The calls every operation has, written once. `Derived` gives
@@ -73,7 +83,8 @@ struct operation {
     if (char const* const reason = Derived::reason(p)) return {status_code::unsupported, reason};
     return Derived::stages(p, workspace{}, on, [&](auto const& s) {
       using kernel = typename std::decay_t<decltype(s)>::kernel;
-      return on.template can_run<kernel, Architectures>();
+      auto const fits = judge(s.grid);
+      return fits ? on.template can_run<kernel, Architectures>() : fits;
     });
   }
 
@@ -96,7 +107,8 @@ struct operation {
       return {status_code::unsupported, "ratify: the workspace must be aligned to 16 bytes"};
     return Derived::stages(p, w, on, [&](auto const& s) {
       using kernel = typename std::decay_t<decltype(s)>::kernel;
-      return on.template run<kernel, Architectures>(s);
+      auto const fits = judge(s.grid);
+      return fits ? on.template run<kernel, Architectures>(s) : fits;
     });
   }
 };

@@ -21,7 +21,7 @@ namespace detail {
 /// Columns from which on rmsnorm gives a row to a block: docs/performance.md has the measurement.
 inline constexpr int long_row = 1024;
 /// Blocks for `work` rows or heads, a warp each.
-inline int normalization_blocks(int64_t work) { return static_cast<int>(ceil_div(work, int64_t{normalization_warps})); }
+inline int normalization_blocks(int64_t work) { return grid_blocks(ceil_div(work, int64_t{normalization_warps})); }
 }  // namespace detail
 
 /// out = s / sqrt(mean(s^2) + eps) * (1 + weight), s = residual + x; the sum s is residual_out, in FP32.

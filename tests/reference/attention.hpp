@@ -57,7 +57,6 @@ attention_result attention(attention_case<Q, Kv> const& c, int width) {
       for (int head = 0; head < c.q_heads; ++head) {
         int const context = c.context_len[request], kv_head = head / group;
         int const position = context - (c.query_start[request + 1] - row);
-        if (position < 0) continue;
         Q const* const q = &c.q[(static_cast<size_t>(row) * c.q_heads + head) * d];
         float const scale = mul_rn(c.softmax_scale, c.k_scale[c.scale_per_head ? kv_head : 0]);
         struct partial {
@@ -140,7 +139,7 @@ attention_result attention(attention_case<Q, Kv> const& c, int width) {
         std::vector<int> tokens;
         std::vector<double> score;
         double top = -INFINITY, score_error = 0;
-        for (int t = 0; t < context && position >= 0; ++t) {
+        for (int t = 0; t < context; ++t) {
           if (!c.sees(position, context, t)) continue;
           double dot = 0, size = 0;
           for (int i = 0; i < d; ++i) {

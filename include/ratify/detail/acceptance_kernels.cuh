@@ -35,6 +35,15 @@ RATIFY_HD inline int request_of_row(int32_t const* query_start, int requests, in
   return request;
 }
 
+/// A request's rows if the binary search finds it from each of them, which it does wherever bounds never decrease.
+RATIFY_HD inline request_rows owned_rows(int32_t const* query_start, int requests, int request, int rows,
+                                         int64_t most) {
+  request_rows const own = rows_of_request(query_start, request, rows, most);
+  for (int i = 0; i < own.count; ++i)
+    if (request_of_row(query_start, requests, own.begin + i) != request) return {0, 0};
+  return own;
+}
+
 /// `Threads` is no arithmetic: any number gives the same tokens.
 template <class Policy, int Threads>
 struct acceptance_row_kernel {
@@ -121,7 +130,7 @@ struct acceptance_kernel {
     int64_t const request = int64_t{block.block_x()} * block_threads + block.thread();
     if (request >= p.requests) return;
     request_rows const own =
-        rows_of_request(p.query_start, static_cast<int>(request), p.rows, int64_t{p.max_drafts} + 1);
+        owned_rows(p.query_start, p.requests, static_cast<int>(request), p.rows, int64_t{p.max_drafts} + 1);
     if (own.count == 0) return;
     int64_t const capacity = int64_t{p.max_drafts} + 1;
     device::outcome const out =

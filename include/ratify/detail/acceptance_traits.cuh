@@ -120,7 +120,7 @@ struct acceptance_params {
   int32_t* finish = nullptr;                   ///< [requests]: an `acceptance_finish`
   int32_t* row_status =
       nullptr;  ///< [rows]: 0; 1 for a bad row; 2, which counts as one, where the summary lacks top_k entries
-  acceptance_cursors cursors;  ///< what the next round\'s operations read
+  acceptance_cursors cursors;  ///< what the next round's operations read
   int rows = 0;
   int requests = 0;
   int vocab = 0;             ///< of all shards

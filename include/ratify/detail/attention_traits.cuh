@@ -27,24 +27,26 @@
   RULE(decoder, (RATIFY_STD::is_same_v<decltype(Policy::decoder), decoder_revision const>),                     \
        "ratify::attention: decoder must be a ratify::decoder_revision")
 
-#define RATIFY_ATTENTION_LAUNCH_RULES(RULE)                                                                       \
-  RULE(rows, (p.rows >= 0 && p.requests >= 0), "ratify::attention: rows and requests must not be negative")       \
-  RULE(max_rows, (p.max_rows >= 0 && p.max_rows <= 32),                                                           \
-       "ratify::attention: max_rows, the most rows of one request, must be 0 (= rows) to 32")                     \
-  RULE(rows_of_a_request, (p.max_rows > 0 || p.rows <= 32),                                                       \
-       "ratify::attention: a request has at most 32 rows; say the most of one request in max_rows")               \
-  RULE(heads, (p.kv_heads > 0 && p.q_heads > 0 && p.q_heads % p.kv_heads == 0),                                   \
-       "ratify::attention: q_heads must be a positive multiple of kv_heads")                                      \
-  RULE(group, (p.kv_heads > 0 && p.q_heads / p.kv_heads <= 64),                                                   \
-       "ratify::attention: at most 64 query heads may share a KV head")                                           \
-  RULE(most_heads, (p.q_heads <= 65535), "ratify::attention: q_heads must be at most 65535")                      \
-  RULE(page_size, (p.page_size > 0), "ratify::attention: page_size must be at least 1 token")                     \
-  RULE(capacities, (p.max_context >= 0 && p.total_context >= 0 && p.max_context <= 0x40000000),                   \
-       "ratify::attention: max_context must be 0 to 2^30 tokens, total_context not negative")                     \
-  RULE(scale_stride, (p.scale_stride == 0 || p.scale_stride == 1),                                                \
-       "ratify::attention: scale_stride must be 0 (one scale) or 1 (one per KV head)")                            \
-  RULE(alignment, (attention_traits<Policy>::aligned(p.k_pages) && attention_traits<Policy>::aligned(p.v_pages)), \
-       "ratify::attention: k_pages and v_pages must be aligned to 16 bytes, pointers and strides")                \
+#define RATIFY_ATTENTION_LAUNCH_RULES(RULE)                                                                            \
+  RULE(rows, (p.rows >= 0 && p.requests >= 0), "ratify::attention: rows and requests must not be negative")            \
+  RULE(max_rows, (p.max_rows >= 0 && p.max_rows <= 32),                                                                \
+       "ratify::attention: max_rows, the most rows of one request, must be 0 (= rows) to 32")                          \
+  RULE(rows_of_a_request, (p.max_rows > 0 || p.rows <= 32),                                                            \
+       "ratify::attention: a request has at most 32 rows; say the most of one request in max_rows")                    \
+  RULE(heads, (p.kv_heads > 0 && p.q_heads > 0 && p.q_heads % p.kv_heads == 0),                                        \
+       "ratify::attention: q_heads must be a positive multiple of kv_heads")                                           \
+  RULE(group, (p.kv_heads > 0 && p.q_heads / p.kv_heads <= 64),                                                        \
+       "ratify::attention: at most 64 query heads may share a KV head")                                                \
+  RULE(most_heads, (p.q_heads <= 65535), "ratify::attention: q_heads must be at most 65535")                           \
+  RULE(page_size, (p.page_size > 0), "ratify::attention: page_size must be at least 1 token")                          \
+  RULE(capacities,                                                                                                     \
+       (p.max_context >= 0 && p.total_context >= 0 && p.max_context <= 0x40000000 &&                                   \
+        attention_traits<Policy>::total_context(p) <= (int64_t{1} << 36)),                                             \
+       "ratify::attention: max_context must be 0 to 2^30 tokens, total_context (or requests * max_context) 0 to 2^36") \
+  RULE(scale_stride, (p.scale_stride == 0 || p.scale_stride == 1),                                                     \
+       "ratify::attention: scale_stride must be 0 (one scale) or 1 (one per KV head)")                                 \
+  RULE(alignment, (attention_traits<Policy>::aligned(p.k_pages) && attention_traits<Policy>::aligned(p.v_pages)),      \
+       "ratify::attention: k_pages and v_pages must be aligned to 16 bytes, pointers and strides")                     \
   RULE(window, (p.window >= 0), "ratify::attention: window must be 0 (none) or a number of tokens")
 
 #define RATIFY_MERGE_RULES(RULE)                                                         \
@@ -130,8 +132,9 @@ struct attention_traits {
   static constexpr int width = Policy::partition_width;
   static constexpr int block_threads = 128;
   /// For few query entries: as many as keep the scores of a partition in 32 KB.
-  using narrow_shape = attention_shape < Policy,
-        head_dim<128 ? 2 : 1, min_of(8, 8192 / width) / (head_dim < 128 ? 2 : 1), 1, block_threads>;
+  static constexpr int narrow_groups = head_dim < 128 ? 2 : 1;
+  using narrow_shape =
+      attention_shape<Policy, narrow_groups, min_of(8, 8192 / width) / narrow_groups, 1, block_threads>;
   /// For many: 96 sums a thread, so that a decoded element of K or V and a shared one of q or a weight feed enough
   /// multiply-adds. The scores of a wider partition would leave room for too few blocks.
   using wide_shape = attention_shape<Policy, 2, 24, 4, block_threads>;

@@ -50,8 +50,9 @@ RATIFY_BEGIN_NAMESPACE
 
 /// How a CUDA executor launches. No bit of a result depends on it.
 struct cuda_options {
-  /// Programmatic dependent launch: a kernel's blocks take their places while the last ones of the kernel before it
-  /// finish, and wait there. Where the card or the code is older than sm_90 a launch is an ordinary one.
+  /// Programmatic dependent launch: a kernel is launched before the one before it has ended and waits there, so that
+  /// the launch itself takes no time between them. Where the card or the code is older than sm_90 a launch is an
+  /// ordinary one. A kernel of yours that is launched so must wait as well, or what follows it waits for nothing.
   bool programmatic = false;
 };
 

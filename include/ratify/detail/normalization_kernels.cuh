@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One warp a row or head, four a block; a warp without work returns, for none waits for another.
+/// One warp a row or head, four a block (a warp without work returns, for none waits for another); long rows have a
+/// block.
 #pragma once
 
 #include <ratify/device/normalization.cuh>

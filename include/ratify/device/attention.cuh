@@ -20,12 +20,12 @@ struct token_range {
 
 /// What row `i` of `rows` sees of `context` tokens. Empty ranges have end <= begin.
 RATIFY_HD inline token_range visible_tokens(int i, int rows, int context, int window, bool causal) {
-  using detail::max_of;
-  using detail::min_of;
   int const position = context - rows + i;
-  if (position < 0) return {0, 0};
-  int const end = causal ? position + 1 : (window > 0 ? min_of(context, position + window) : context);
-  return {window > 0 ? max_of(0, position - window + 1) : 0, end};
+  // Compared before they are added: a window may be as large as an int.
+  int const begin = window > 0 && window <= position ? position - window + 1 : 0;
+  int const end = causal ? position + 1 : (window > 0 && window < context - position ? position + window : context);
+  if (end <= begin) return {0, 0};
+  return {begin, end};
 }
 
 /// One request of a launch, as its device-side lengths make it.
@@ -87,7 +87,7 @@ struct attention_tile {
   /// Scores of a token counted from the partition's begin, then its probabilities: one for each entry.
   RATIFY_HD float* score(int t) { return room + (Shape::one_pass ? 0 : q_floats) + t * Shape::pitch; }
 
-  float room[Shape::one_pass ? detail::max_of(q_floats, score_floats) : q_floats + score_floats];
+  alignas(16) float room[Shape::one_pass ? detail::max_of(q_floats, score_floats) : q_floats + score_floats];
   int64_t v_offset[traits::chunk];  ///< elements from v_pages.data to a token's head
   token_range visible[Shape::entries];
 };
