@@ -91,7 +91,7 @@ struct shadow {
     return detail::max_of(Driver::workspace_bytes(driver, on), Shadow::workspace_bytes(shadowed, on));
   }
 
-  /// @param record of this place, in memory of the device
+  /// Launches both and compares what they wrote; `record` is of this place, in memory of the device.
   /// @return the first status that is not ok. If it is the shadow's, the driver has run all the same.
   template <class Executor, class... Formats>
   static status launch(typename Driver::params const& driver, typename Shadow::params const& shadowed, workspace w,
