@@ -18,7 +18,8 @@ inline constexpr bool is_supported_qk_norm_rotary = detail::qk_norm_rotary_suppo
 #if !defined(__CUDACC_RTC__)
 
 namespace detail {
-/// Columns from which on rmsnorm gives a row to a block. At 5120 that is far faster; where the two meet is not measured.
+/// Columns from which on rmsnorm gives a row to a block. At 5120 that is far faster; where the two meet is not
+/// measured.
 inline constexpr int long_row = 1024;
 /// Blocks for `work` rows or heads, a warp each.
 inline int normalization_blocks(int64_t work) { return grid_blocks(ceil_div(work, int64_t{normalization_warps})); }
