@@ -1,14 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Attention of 8 rows over a long cache, head dim 256, pages of 64: FlashInfer's paged prefill (E4M3 and FP16 cache) and
-torch's scaled_dot_product_attention (FP16, no pages). Tried with flashinfer-python 0.7.4 and torch 2.11."""
-from timing import Run, head
+torch's scaled_dot_product_attention (FP16, no pages). Written for flashinfer-python 0.7.4 and torch 2.11."""
+from timing import Run
 
 ROWS, DIM, PAGE = 8, 256, 64
-run = Run("attention")
+run = Run("attention", ("flashinfer", "torch"))
 torch = run.torch
-flashinfer = run.library("flashinfer", "flashinfer-python")
-head()
+flashinfer = run.library("flashinfer", "flashinfer", "flashinfer-python")
+run.begin()
+
+
+def truth(q, k, v, causal):
+    """q: rows, heads, dim; k, v: tokens, KV heads, dim; by the formula in FP32."""
+    k, v = (x.float().repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    scores = torch.einsum("qhd,khd->hqk", q.float(), k) / DIM**0.5
+    if causal:
+        last = torch.arange(len(q), device="cuda")[:, None] + len(k) - len(q)
+        scores.masked_fill_(torch.arange(len(k), device="cuda")[None] > last, float("-inf"))
+    return torch.einsum("hqk,khd->qhd", scores.softmax(-1), v)
 
 
 def paged(q_heads, kv_heads, tokens, kv_type, name):
@@ -18,17 +28,23 @@ def paged(q_heads, kv_heads, tokens, kv_type, name):
                    for _ in "kv") for _ in range(sets)]
     q = torch.randn(ROWS, q_heads, DIM, device="cuda", dtype=torch.float16)
     out = torch.empty_like(q)
-    wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(
-        torch.zeros(256 << 20, dtype=torch.uint8, device="cuda"), "NHD", backend="fa2")
+    order = torch.randperm(pages, device="cuda").to(torch.int32)
 
     def integers(*values):
         return torch.tensor(values, dtype=torch.int32, device="cuda")
 
-    wrapper.plan(integers(0, ROWS), integers(0, pages), torch.randperm(pages, device="cuda").to(torch.int32), integers(PAGE),
-                 q_heads, kv_heads, DIM, PAGE, causal=True, q_data_type=torch.float16, kv_data_type=kv_type,
-                 o_data_type=torch.float16)
-    run.measure(shape, f"FlashInfer paged prefill fa2, {name} cache",
-                [lambda c=c: wrapper.run(q, c, out=out) for c in cache], size)
+    def launches():
+        wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(
+            torch.zeros(256 << 20, dtype=torch.uint8, device="cuda"), "NHD", backend="fa2")
+        wrapper.plan(integers(0, ROWS), integers(0, pages), order, integers(PAGE), q_heads, kv_heads, DIM, PAGE, causal=True,
+                     q_data_type=torch.float16, kv_data_type=kv_type, o_data_type=torch.float16)
+        return [lambda c=c: wrapper.run(q, c, out=out) for c in cache]
+
+    def check():  # every launch wrote the same place: the last set's came last
+        k, v = (x[order.long()].flatten(0, 1) for x in cache[-1])
+        return out, truth(q, k, v, True)
+
+    run.measure(shape, f"FlashInfer paged prefill fa2, {name} cache", launches, size, check if tokens <= 16384 else None)
 
 
 def dense(q_heads, kv_heads, tokens):
@@ -38,8 +54,9 @@ def dense(q_heads, kv_heads, tokens):
     # The query heads that share a KV head are rows of it, so that K and V are read once.
     rows = ROWS * q_heads // kv_heads
     q = torch.randn(1, kv_heads, rows, DIM, device="cuda", dtype=torch.float16)
-    run.measure(shape, "torch scaled_dot_product_attention, FP16, not causal",
-                [lambda c=c: torch.nn.functional.scaled_dot_product_attention(q, c[0], c[1]) for c in cache], size)
+    run.measure(shape, "torch scaled_dot_product_attention",
+                [lambda c=c: torch.nn.functional.scaled_dot_product_attention(q, c[0], c[1]) for c in cache], size,
+                note="FP16 cache, no pages, not causal")
 
 
 for q_heads, kv_heads in ((12, 2), (24, 4)):
@@ -50,6 +67,6 @@ for q_heads, kv_heads in ((12, 2), (24, 4)):
         if flashinfer is not None:
             paged(q_heads, kv_heads, tokens, torch.float8_e4m3fn, "E4M3")
             paged(q_heads, kv_heads, tokens, torch.float16, "FP16")
-        dense(q_heads, kv_heads, tokens)
+        if run.wants_peer("torch"):
+            dense(q_heads, kv_heads, tokens)
         torch.cuda.empty_cache()
-run.finish()
