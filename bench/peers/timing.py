@@ -77,6 +77,7 @@ class Run:
 
     def begin(self):
         """Everything is imported; from here on the card is in use."""
+        self.write()
         if self.options.wait:
             sys.stdin.readline()
         if not self.torch.cuda.is_available():
@@ -84,7 +85,6 @@ class Run:
         self.torch.manual_seed(1)
         self.properties = self.torch.cuda.get_device_properties(0)
         self.found.update({"card": self.properties.name, "driver": driver()})
-        self.write()
         print("| operation | shape | peer | us, p50 / p90 / p99 | |\n|---|---|---|---|---|", flush=True)
 
     def stop(self, what):
