@@ -6,6 +6,7 @@
 
 #include <bench/device.hpp>
 #include <bench/policies.hpp>
+#include <examples/common/acceptance.hpp>
 #include <ratify/acceptance.cuh>
 #include <ratify/activation.cuh>
 #include <ratify/attention.cuh>
@@ -393,33 +394,13 @@ class round {
                               visit);
 
     using accept = ratify::acceptance<ratify::acceptance_policy>;
-    outputs* const out = outputs_.data();
-    cursors* const at = cursors_.data();
-    typename accept::params a{};
+    auto a = example::acceptance_of_one_request<ratify::acceptance_policy>(in, outputs_.data(), cursors_.data());
     a.logits = {logits_.data(), g_.vocabulary};
     a.shards = g_.ranks;
     a.shard_vocab = g_.vocabulary;
     a.shard_stride = int64_t{rows} * g_.vocabulary;
-    a.query_start = in->query_start;
     a.draft = {in->draft, drafts};
-    a.temperature = &in->temperature;
-    a.top_p = &in->top_p;
-    a.top_k = &in->top_k;
-    a.seed = &in->seed;
-    a.position = &in->position;
-    a.end_tokens = &in->end_token;
-    a.end_count = 1;
-    a.limit = &in->limit;
-    a.tokens = out->tokens;
-    a.emitted = &out->emitted;
-    a.accepted = &out->accepted;
-    a.finish = &out->finish;
-    a.row_status = out->row_status;
-    a.cursors.selector = &at->selector;
-    a.cursors.kept = &at->kept;
-    a.cursors.fresh = &at->fresh;
     a.rows = rows;
-    a.requests = 1;
     a.vocab = geometry::whole_vocabulary;
     a.max_drafts = drafts;
     visit(tag<accept>{}, part::acceptance, -1, a, 0.0);

@@ -5,6 +5,7 @@
 #include "support/compare.hpp"
 #include "support/executors.hpp"
 #include "support/random.hpp"
+#include "support/refusal.hpp"
 
 #include <doctest/doctest.h>
 
@@ -266,11 +267,7 @@ TEST_CASE_TEMPLATE("sigmoid_gate equals its twin bit for bit, and FP64 within th
 }
 
 TEST_CASE("activations refuse what is not built, with the reason") {
-  auto const reason = [](auto operation, auto p) {
-    auto const s = decltype(operation)::can_launch(p, host());
-    CHECK(s.code() == ratify::status_code::unsupported);
-    return std::string(s.reason());
-  };
+  auto const reason = [](auto operation, auto const& p) { return refusal<decltype(operation)>(p); };
   {
     using op = ratify::gating<ratify::gating_policy>;
     op::params p;

@@ -43,67 +43,18 @@ attention_case_of<policy> case_of(int capacity, int length) {
   return c;
 }
 
-/// The case in an executor's memory, its length and everything written to change.
+/// The case in an executor's memory under a capacity, its length to change.
 template <class Executor>
-class loaded {
+class loaded : public loaded_attention<policy, Executor> {
  public:
   loaded(Executor& on, attention_case_of<policy> const& c, int capacity)
-      : on_(on),
-        q_(on, c.q),
-        k_(on, c.k),
-        v_(on, c.v),
-        table_(on, c.block_table),
-        length_(on, c.context_len),
-        starts_(on, c.query_start),
-        k_scale_(on, c.k_scale),
-        v_scale_(on, c.v_scale),
-        out_(on, rows * heads * d),
-        lse_(on, rows * heads),
-        scratch_(on, 0) {
-    p_.q = {q_.data(), heads * d, d};
-    p_.k_pages = {k_.data(), page * d, d, d};
-    p_.v_pages = {v_.data(), page * d, d, d};
-    p_.block_table = {table_.data(), c.max_pages};
-    p_.context_len = length_.data();
-    p_.query_start = starts_.data();
-    p_.k_scale = k_scale_.data();
-    p_.v_scale = v_scale_.data();
-    p_.out = {out_.data(), heads * d, d};
-    p_.lse = lse_.data();
-    p_.rows = rows;
-    p_.requests = p_.kv_heads = 1;
-    p_.q_heads = heads;
-    p_.page_size = page;
-    p_.max_pages = c.max_pages;
-    p_.max_context = capacity;
-    p_.softmax_scale = c.softmax_scale;
-    scratch_bytes_ = op::workspace_bytes(p_, on);
-    scratch_ = buffer<unsigned char, Executor>(on, scratch_bytes_);
-  }
-  /// Another length; outputs and scratch hold 0xFF bytes again.
-  void prepare(int length) {
-    length_.write({length});
-    out_.write(std::vector<float>(rows * heads * d, ratify::detail::from_bits(0xffffffffu)));
-    lse_.write(std::vector<float>(rows * heads, ratify::detail::from_bits(0xffffffffu)));
-    scratch_.write(std::vector<unsigned char>(scratch_bytes_, 0xff));
-  }
-  ratify::status launch() { return op::launch(p_, {scratch_.data(), scratch_bytes_}, on_); }
+      : loaded_attention<policy, Executor>(on, c, attention_layout::dense, capacity) {}
   reference::attention_result run(int length) {
-    prepare(length);
-    auto const s = launch();
+    this->prepare({length});
+    auto const s = this->enqueue();
     REQUIRE_MESSAGE(s, s.reason());
-    return result();
+    return this->result();
   }
-  reference::attention_result result() { return {out_.read(), lse_.read()}; }
- private:
-  Executor& on_;
-  buffer<ratify::f16, Executor> q_;
-  buffer<ratify::e4m3, Executor> k_, v_;
-  buffer<int32_t, Executor> table_, length_, starts_;
-  buffer<float, Executor> k_scale_, v_scale_, out_, lse_;
-  buffer<unsigned char, Executor> scratch_;
-  size_t scratch_bytes_ = 0;
-  op::params p_;
 };
 
 void check_equal(reference::attention_result const& got, reference::attention_result const& expected) {
@@ -162,12 +113,13 @@ TEST_CASE("lengths: attention captured at length 1 replays 100 times at lengths 
     ratify::cuda_executor on(stream);
     loaded replayed(on, c, most), eager(on, c, most);
     loaded here(host(), c, most);
-    captured_graph graph(on, [&] { return replayed.launch(); });
+    replayed.prepare({1});
+    captured_graph graph(on, [&] { return replayed.enqueue(); });
     REQUIRE(graph.status());
     for (int i = 0; i < 100; ++i) {
       int const length = i == 0 ? 1 : i == 99 ? most : random.integer(1, i % 10 == 9 ? most : 5000);
       CAPTURE(length);
-      replayed.prepare(length);
+      replayed.prepare({length});
       graph.replay();
       auto const got = replayed.result();
       check_equal(got, eager.run(length));

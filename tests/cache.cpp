@@ -6,6 +6,7 @@
 #include "support/executors.hpp"
 #include "support/far_memory.hpp"
 #include "support/random.hpp"
+#include "support/refusal.hpp"
 
 #include <doctest/doctest.h>
 
@@ -266,13 +267,7 @@ TEST_CASE("append refuses by name") {
   using operation = ratify::append<ratify::append_policy>;
   operation::params good;
   good.rows = good.requests = good.kv_heads = good.head_dim = good.page_size = good.max_pages = 1;
-  auto const reason = [&](auto change) {
-    auto p = good;
-    change(p);
-    auto const s = operation::can_launch(p, host());
-    CHECK(s.code() == ratify::status_code::unsupported);
-    return std::string(s.reason());
-  };
+  auto const reason = [&](auto change) { return refusal<operation>(good, change); };
   CHECK(operation::can_launch(good, host()));
   CHECK(reason([](auto& p) { p.rows = -1; }) == "ratify::append: rows must not be negative");
   CHECK(reason([](auto& p) { p.requests = -1; }) == "ratify::append: requests must not be negative");

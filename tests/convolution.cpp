@@ -6,6 +6,7 @@
 #include "support/executors.hpp"
 #include "support/far_memory.hpp"
 #include "support/random.hpp"
+#include "support/refusal.hpp"
 
 #include <doctest/doctest.h>
 
@@ -99,13 +100,6 @@ round_of<Policy> make_round(random_source& random, int channels, int max_rows, s
   r.pool = random.normals<typename Policy::input_format>((2 * counts.size() + 1) *
                                                          (static_cast<size_t>(r.width) - 1 + max_rows) * channels);
   return r;
-}
-
-template <class Format>
-std::vector<Format> rounded(std::vector<float> const& v) {
-  std::vector<Format> out;
-  for (float x : v) out.push_back(ratify::convert<Format>(x));
-  return out;
 }
 
 template <class Policy>
@@ -368,13 +362,7 @@ TEST_CASE("convolution: a refused launch says why") {
   good.channels = 5;
   good.max_rows = 8;
   good.slot_stride = 55;
-  auto const reason = [&](auto change) {
-    auto p = good;
-    change(p);
-    auto const s = operation::can_launch(p, host());
-    CHECK((s ? ratify::status_code::ok : ratify::status_code::unsupported) == s.code());
-    return std::string(s.reason());
-  };
+  auto const reason = [&](auto change) { return refusal<operation>(good, change); };
   CHECK(reason([](auto&) {}) == "");
   CHECK(reason([](auto& p) { p.rows = -1; }) == "ratify::convolution: rows must not be negative");
   CHECK(reason([](auto& p) { p.requests = 0; }) ==

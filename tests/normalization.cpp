@@ -5,6 +5,7 @@
 #include "support/compare.hpp"
 #include "support/executors.hpp"
 #include "support/random.hpp"
+#include "support/refusal.hpp"
 
 #include <doctest/doctest.h>
 
@@ -366,11 +367,7 @@ TEST_CASE("a row's norm has the bits it has alone") {
 }
 
 TEST_CASE("normalizations refuse what is not built, with the reason") {
-  auto const reason = [](auto operation, auto p) {
-    auto const s = decltype(operation)::can_launch(p, host());
-    CHECK(s.code() == ratify::status_code::unsupported);
-    return std::string(s.reason());
-  };
+  auto const reason = [](auto operation, auto const& p) { return refusal<decltype(operation)>(p); };
   {
     using op = ratify::rmsnorm<ratify::rmsnorm_policy>;
     op::params p;

@@ -5,6 +5,7 @@
 #include "reference/formats.hpp"
 #include "support/compare.hpp"
 #include "support/executors.hpp"
+#include "support/map.hpp"
 #include "support/random.hpp"
 
 #include <doctest/doctest.h>
@@ -17,39 +18,17 @@ using namespace ratify_test;
 using ratify::detail::bits;
 using ratify::detail::from_bits;
 
-/// out[i] = convert<To>(to_float(in[i])).
-template <class From, class To>
-struct convert_kernel {
-  struct params {
-    From const* in;
-    To* out;
-    int64_t count;
-  };
-  static constexpr char const* name = "convert_kernel";
-  static constexpr int block_threads = 32;
-  template <class Block>
-  struct shared_storage {};
-
-  RATIFY_ANY_BLOCK
-  template <class Block>
-  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>&) {
-    int64_t const step = int64_t{block.grid_x()} * block_threads;
-    for (int64_t i = int64_t{block.block_x()} * block_threads + block.thread(); i < p.count; i += step)
-      p.out[i] = ratify::convert<To>(ratify::to_float(p.in[i]));
+template <class To>
+struct conversion {
+  template <class From>
+  RATIFY_HD static To apply(From x) {
+    return ratify::convert<To>(ratify::to_float(x));
   }
 };
 
 template <class From, class To>
 void check_conversion(std::vector<From> const& in, std::vector<To> const& expected) {
-  on_each_executor([&](auto& on) {
-    using executor = std::decay_t<decltype(on)>;
-    buffer<From, executor> from(on, in);
-    buffer<To, executor> to(on, in.size());
-    auto const s = on.run(
-        ratify::stage<convert_kernel<From, To>>{{64}, {from.data(), to.data(), static_cast<int64_t>(in.size())}});
-    REQUIRE_MESSAGE(s, s.reason());
-    CHECK(bit_difference(to.read(), expected) == "");
-  });
+  check_map<conversion<To>>(in, expected);
 }
 
 float canonical_float(double x) { return std::isnan(x) ? from_bits(0x7fffffffu) : static_cast<float>(x); }

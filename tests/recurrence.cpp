@@ -7,6 +7,7 @@
 #include "support/far_memory.hpp"
 #include "support/random.hpp"
 #include "support/recurrence.hpp"
+#include "support/refusal.hpp"
 
 #include <doctest/doctest.h>
 
@@ -702,13 +703,7 @@ TEST_CASE("recurrence: a refused launch says why") {
   float const gate = 0.0f;
   good.initial_slot = good.selector = good.snapshot_slot.data = &index;
   good.g = good.beta = &gate;
-  auto const reason = [&](auto change) {
-    auto p = good;
-    change(p);
-    auto const s = operation::can_launch(p, host());
-    CHECK((s ? ratify::status_code::ok : ratify::status_code::unsupported) == s.code());
-    return std::string(s.reason());
-  };
+  auto const reason = [&](auto change) { return refusal<operation>(good, change); };
   CHECK(reason([](auto&) {}) == "");
   CHECK(reason([](auto& p) { p.rows = 0, p.requests = 0; }) == "");
   CHECK(reason([](auto& p) { p.rows = -1; }) == "ratify::recurrence: rows must not be negative");

@@ -7,6 +7,7 @@
 #include "support/far_memory.hpp"
 #include "support/random.hpp"
 #include "support/recurrence.hpp"
+#include "support/refusal.hpp"
 
 #include <doctest/doctest.h>
 
@@ -684,13 +685,7 @@ TEST_CASE("replay and read: a refused launch says why") {
   good.ring_k = {&number, 16 * 8 * 128};
   good.ring_u = {&number, 16 * 24 * 128};
   good.ring_g = {&number, 16 * 24};
-  auto const reason = [&](auto change) {
-    auto p = good;
-    change(p);
-    auto const s = operation::can_launch(p, host());
-    CHECK((s ? ratify::status_code::ok : ratify::status_code::unsupported) == s.code());
-    return std::string(s.reason());
-  };
+  auto const reason = [&](auto change) { return refusal<operation>(good, change); };
   CHECK(reason([](auto&) {}) == "");
   std::string const selectors =
       "ratify::recurrence: a selector is missing; mode snapshots takes initial_slot, selector and snapshot_slot, mode "

@@ -3,6 +3,7 @@
 /// which is the KV cache, the recurrent states and the convolution windows.
 #pragma once
 
+#include <common/acceptance.hpp>
 #include <generate/model.hpp>
 #include <generate/policies.hpp>
 #include <generate/timing.hpp>
@@ -345,30 +346,11 @@ class engine {
     if (last == stop_after::logits) return;
 
     using accept = ratify::acceptance<ratify::acceptance_policy>;
-    round_inputs* const in = inputs_.data();
-    round_outputs* const out = outputs_.data();
-    typename accept::params a{};
+    auto a =
+        example::acceptance_of_one_request<ratify::acceptance_policy>(inputs_.data(), outputs_.data(), cursors_.data());
     a.logits = {logits_.data(), g.vocabulary};
-    a.query_start = in->query_start;
-    a.draft = {in->drafts, most_drafts};
-    a.temperature = &in->temperature;
-    a.top_p = &in->top_p;
-    a.top_k = &in->top_k;
-    a.seed = &in->seed;
-    a.position = &in->position;
-    a.end_tokens = &in->end_token;
-    a.end_count = 1;
-    a.limit = &in->limit;
-    a.tokens = out->tokens;
-    a.emitted = &out->emitted;
-    a.accepted = &out->accepted;
-    a.finish = &out->finish;
-    a.row_status = out->row_status;
-    a.cursors.selector = &cursors_.data()->selector;
-    a.cursors.kept = &cursors_.data()->kept;
-    a.cursors.fresh = &cursors_.data()->fresh;
+    a.draft = {inputs_.data()->drafts, most_drafts};
     a.rows = rows;
-    a.requests = 1;
     a.vocab = g.vocabulary;
     a.max_drafts = most_drafts;
     visit(tag<accept>{}, operation::acceptance, a);

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <string>
 
 namespace ratify_test {
@@ -232,6 +233,21 @@ class loaded_attention {
   reference::attention_result run() {
     auto const s = launch<op>(p, on_);
     REQUIRE_MESSAGE(s, s.reason());
+    return result();
+  }
+
+  /// Other lengths, NaN in outputs, 0xFF bytes in scratch, for `enqueue` to be called or a graph of it to be replayed.
+  void prepare(std::vector<int32_t> const& lengths) {
+    lengths_.write(lengths);
+    size_t const bytes = op::workspace_bytes(p, on_);
+    if (!scratch_) scratch_.emplace(on_, bytes);
+    scratch_->write(std::vector<unsigned char>(bytes, 0xff));
+    out_.write(std::vector<out_format>(rows_ * (q_row_ + pad_), ratify::convert<out_format>(NAN)));
+    lse_.write(std::vector<float>(lse_.read().size(), NAN));
+  }
+  /// After `prepare`: allocates nothing.
+  ratify::status enqueue() { return op::launch(p, {scratch_->data(), op::workspace_bytes(p, on_)}, on_); }
+  reference::attention_result result() const {
     reference::attention_result r{{}, lse_.read()};
     auto const all = out_.read();
     for (size_t i = 0; i < rows_; ++i)
@@ -257,6 +273,7 @@ class loaded_attention {
   buffer<int32_t, Executor> table_, lengths_, starts_;
   buffer<float, Executor> k_scale_, v_scale_, lse_;
   buffer<out_format, Executor> out_;
+  std::optional<buffer<unsigned char, Executor>> scratch_;
 };
 
 template <class Policy, class Executor>

@@ -32,6 +32,14 @@ std::string bit_difference(std::vector<T> const& got, std::vector<T> const& expe
   return text;
 }
 
+/// A twin's FP32 values as a kernel stores them.
+template <class Format>
+std::vector<Format> rounded(std::vector<float> const& v) {
+  std::vector<Format> out;
+  for (float x : v) out.push_back(ratify::convert<Format>(x));
+  return out;
+}
+
 /// Largest of |got - truth| / bound over all elements; a bound that holds gives at most 1. A NaN or infinity that the
 /// truth does not share counts as infinite.
 template <class T>

@@ -60,13 +60,6 @@ std::vector<float> values(random_source& random, size_t n, float deviation) {
   return v;
 }
 
-template <class Format>
-std::vector<Format> rounded(std::vector<float> const& v) {
-  std::vector<Format> out;
-  for (float x : v) out.push_back(ratify::convert<Format>(x));
-  return out;
-}
-
 template <class Policy>
 reference::recurrence_inputs make_inputs(random_source& random, reference::recurrence_shape const& s, int rows) {
   using input = typename Policy::input_format;
