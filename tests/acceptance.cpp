@@ -1339,8 +1339,10 @@ TEST_CASE("acceptance says which rule a launch breaks") {
     CHECK(reason(q) == "ratify::acceptance: vocab must be 1 to 4194304, so that sums of masses stay below 2^63");
   }
   q = p;
-  q.max_drafts = -1;
-  CHECK(reason(q) == "ratify::acceptance: max_drafts must not be negative");
+  for (int drafts : {-1, (1 << 30) + 1, INT32_MAX}) {
+    q.max_drafts = drafts;
+    CHECK(reason(q) == "ratify::acceptance: max_drafts must be 0 to 2^30");
+  }
   q = p;
   q.end_count = -1;
   CHECK(reason(q) == "ratify::acceptance: end_count must not be negative");
@@ -1417,8 +1419,10 @@ TEST_CASE("a summary says which rule a launch breaks") {
           "ratify::acceptance_summary: first_id must not be negative, vocab at least 1, and their sum at most 4194304");
   }
   q = p;
-  q.max_drafts = -1;
-  CHECK(reason(q) == "ratify::acceptance_summary: max_drafts must not be negative");
+  for (int drafts : {-1, (1 << 30) + 1, INT32_MAX}) {
+    q.max_drafts = drafts;
+    CHECK(reason(q) == "ratify::acceptance_summary: max_drafts must be 0 to 2^30");
+  }
   for (int places : {0, 513}) {
     q = p;
     q.places = places;

@@ -304,5 +304,7 @@ TEST_CASE("activations refuse what is not built, with the reason") {
     p.heads = 1;
     p.head_dim = 0;
     CHECK(reason(op{}, p) == "ratify::sigmoid_gate: head_dim must be at least 1 element");
+    p.rows = p.heads = p.head_dim = INT32_MAX;
+    CHECK(reason(op{}, p) == "ratify::sigmoid_gate: heads * head_dim must be less than 2^31 elements");
   }
 }

@@ -6,6 +6,7 @@
 #include "support/executors.hpp"
 #include "support/far_memory.hpp"
 #include "support/random.hpp"
+#include "support/ranges.hpp"
 #include "support/refusal.hpp"
 
 #include <doctest/doctest.h>
@@ -301,28 +302,26 @@ TEST_CASE("convolution: requests without rows are not touched, ill-formed ones g
       CHECK(bit_difference(got.pool, expected.pool) == "");
     });
   }
-  // Ranges that leave the launch, run backwards or hold more rows than T; beside each, what it must equal.
-  struct {
-    std::vector<int32_t> given, meant;
-    std::vector<int> retired;
-  } const ranges[] = {
-      {{0, 2, 12, 9}, {0, 2, 9, 9}, {1}},
-      {{0, 2, 9, 7}, {0, 2, 9, 9}, {1}},
-      {{-3, 2, 6, 9}, {0, 2, 6, 9}, {0}},
-      {{0, 0, 9, 9}, {0, 0, 9, 9}, {1}},
-  };
-  for (auto const& range : ranges) {
-    auto r = good, meant = good;
-    r.query_start = range.given;
-    meant.query_start = range.meant;
-    for (int request : range.retired) meant.slot[static_cast<size_t>(request)] = -1;
-    auto const out = reference::convolution(meant);
-    on_each_executor([&](auto& on) {
-      auto const got = run<plain_policy>(on, r);
-      CHECK(bit_difference(got.out, out) == "");
-      CHECK(bit_difference(got.pool, meant.pool) == "");
-    });
-  }
+  // Alone, and among so many requests without rows that a warp looks at the bounds together.
+  for (auto const& range : ill_formed_ranges())
+    for (size_t idle : {0, 40}) {
+      CAPTURE(range.given[1]);
+      auto r = good, meant = good;
+      r.query_start = range.given;
+      meant.query_start = range.meant;
+      for (auto* const round : {&r, &meant}) {
+        round->query_start.resize(round->query_start.size() + idle, round->query_start.back());
+        round->slot.resize(round->slot.size() + idle, -7);
+        round->kept.resize(round->slot.size());
+      }
+      for (int request : range.retired) meant.slot[static_cast<size_t>(request)] = -1;
+      auto const out = reference::convolution(meant);
+      on_each_executor([&](auto& on) {
+        auto const got = run<plain_policy>(on, r);
+        CHECK(bit_difference(got.out, out) == "");
+        CHECK(bit_difference(got.pool, meant.pool) == "");
+      });
+    }
   auto idle = good;
   idle.query_start = {0, 4, 4, 8};
   idle.x.resize(8 * 9);
@@ -368,7 +367,9 @@ TEST_CASE("convolution: a refused launch says why") {
   CHECK(reason([](auto& p) { p.requests = 0; }) ==
         "ratify::convolution: requests must be 1 to 65535 (0 where there are no rows)");
   CHECK(reason([](auto& p) { p.channels = 0; }) == "ratify::convolution: channels must be at least 1");
-  CHECK(reason([](auto& p) { p.max_rows = 0; }) == "ratify::convolution: max_rows must be at least 1 row a request");
+  CHECK(reason([](auto& p) { p.max_rows = 0; }) == "ratify::convolution: max_rows must be 1 to 2^30 rows a request");
+  CHECK(reason([](auto& p) { p.max_rows = INT32_MAX, p.slot_stride = int64_t{1} << 40; }) ==
+        "ratify::convolution: max_rows must be 1 to 2^30 rows a request");
   CHECK(reason([](auto& p) { p.slot_stride = 54; }) ==
         "ratify::convolution: slot_stride must be at least (width - 1 + max_rows) * channels elements");
   CHECK(reason([](auto& p) { p.rows = 0, p.requests = 0; }) == "");

@@ -17,6 +17,7 @@ FOUNDATION = {
     "detail/sanitizer.hpp": 1,
     "executor.hpp": 2, "host.hpp": 2, "revision.hpp": 2, "nvfp4.hpp": 2, "detail/host_block.hpp": 2,
     "detail/launch.cuh": 2, "detail/decode.cuh": 2, "detail/philox.cuh": 2, "detail/elementwise.cuh": 2,
+    "detail/requests.cuh": 2,
     "ratify.cuh": 9,
 }
 OPERATION = [  # pattern, layer, layers it may include of its own operation

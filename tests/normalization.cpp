@@ -376,8 +376,12 @@ TEST_CASE("normalizations refuse what is not built, with the reason") {
     p.rows = -1;
     CHECK(reason(op{}, p) == "ratify::rmsnorm: rows must not be negative");
     p.rows = 1;
-    p.columns = 0;
-    CHECK(reason(op{}, p) == "ratify::rmsnorm: columns must be at least 1");
+    for (int const columns : {0, (1 << 30) + 1, INT32_MAX}) {
+      p.columns = columns;
+      CHECK(reason(op{}, p) == "ratify::rmsnorm: columns must be 1 to 2^30");
+    }
+    p.columns = 1 << 30;
+    CHECK(reason(op{}, p) == "");
   }
   {
     using op = ratify::gated_rmsnorm<ratify::gated_rmsnorm_policy>;
@@ -391,8 +395,10 @@ TEST_CASE("normalizations refuse what is not built, with the reason") {
     p.heads = 0;
     CHECK(reason(op{}, p) == "ratify::gated_rmsnorm: heads must be at least 1");
     p.heads = 1;
-    p.head_dim = 0;
-    CHECK(reason(op{}, p) == "ratify::gated_rmsnorm: head_dim must be at least 1 element");
+    for (int const dim : {0, (1 << 30) + 1, INT32_MAX}) {
+      p.head_dim = dim;
+      CHECK(reason(op{}, p) == "ratify::gated_rmsnorm: head_dim must be 1 to 2^30 elements");
+    }
   }
   {
     using op = ratify::qk_norm_rotary<ratify::qk_norm_rotary_policy>;
@@ -408,6 +414,8 @@ TEST_CASE("normalizations refuse what is not built, with the reason") {
     p.rotary_dim = 8;
     p.max_position = -1;
     CHECK(reason(op{}, p) == "ratify::qk_norm_rotary: max_position must not be negative");
+    p.head_dim = INT32_MAX;
+    CHECK(reason(op{}, p) == "ratify::qk_norm_rotary: head_dim must be 1 to 2^30 elements");
     p.heads = 0;
     CHECK(reason(op{}, p) == "ratify::qk_norm_rotary: heads must be at least 1");
   }

@@ -6,6 +6,7 @@
 #include "support/executors.hpp"
 #include "support/far_memory.hpp"
 #include "support/random.hpp"
+#include "support/ranges.hpp"
 #include "support/recurrence.hpp"
 #include "support/refusal.hpp"
 
@@ -513,17 +514,8 @@ TEST_CASE("recurrence: ill-formed requests give zeros and write nothing, those w
       CHECK(bit_difference(got.pool, expected.pool) == "");
     });
   }
-  // Ranges that leave the launch, run backwards or hold more rows than T; beside each, what it must equal.
-  struct {
-    std::vector<int32_t> given, meant;
-    std::vector<int> retired;
-  } const ranges[] = {
-      {{0, 2, 12, 9}, {0, 2, 9, 9}, {1}},
-      {{0, 2, 9, 7}, {0, 2, 9, 9}, {1}},
-      {{-3, 2, 6, 9}, {0, 2, 6, 9}, {0}},
-      {{0, 0, 9, 9}, {0, 0, 9, 9}, {1}},
-  };
-  for (auto const& range : ranges) {
+  for (auto const& range : ill_formed_ranges()) {
+    CAPTURE(range.given[1]);
     auto r = good, meant = good;
     r.query_start = range.given;
     meant.query_start = range.meant;

@@ -144,6 +144,12 @@ void run(task& t) {
   });
 }
 
+/// Rule coupled takes drafts as chosen.
+std::set<std::string> idle(settings const& policy) {
+  if (policy.at("rule") != "coupled") return {};
+  return {"draft_candidates", "draft_candidate_q", "draft_probs"};
+}
+
 }  // namespace
 
 extern operation const acceptance;
@@ -154,6 +160,7 @@ operation const acceptance{"acceptance",
                            {},
                            {arithmetic_key, {"rule", "coupled", {"coupled", "rejection"}}},
                            run,
-                           built<ratify_examples::acceptance_policies>};
+                           built<ratify_examples::acceptance_policies>,
+                           idle};
 
 }  // namespace ratify_run

@@ -9,7 +9,7 @@
 namespace ratify_run {
 namespace {
 
-/// What mode sample draws with. A file that holds them may be run in mode argmax too, which does not look at them.
+/// What mode sample draws with.
 struct draws {
   std::vector<float> temperature;
   std::vector<int64_t> seed, position;
@@ -113,6 +113,12 @@ void run_convolution(task& t) {
   });
 }
 
+/// Mode argmax draws nothing.
+std::set<std::string> idle_in_walk(settings const& policy) {
+  if (policy.at("mode") != "argmax") return {};
+  return {"temperature", "seed", "position"};
+}
+
 }  // namespace
 
 extern operation const draft_walk, draft_convolution;
@@ -123,7 +129,8 @@ operation const draft_walk{
     {},
     {arithmetic_key, {"mode", "argmax", {"argmax", "sample"}}},
     run_walk,
-    built<ratify_examples::draft_walk_policies>};
+    built<ratify_examples::draft_walk_policies>,
+    idle_in_walk};
 operation const draft_convolution{"draft_convolution",
                                   {"x", "base", "delta"},
                                   {"out"},

@@ -89,6 +89,18 @@ void require_ordered(settings const& policy) {
     throw unsupported("arithmetic=" + policy.at("arithmetic") + " is not built; arithmetic=ordered is");
 }
 
+/// Refuses inputs that have no effect under any of the policies of this run: who gives one takes it to matter.
+void require_used(operation const& op, inputs const& in, settings const& policy, std::optional<settings> const& other) {
+  if (op.idle == nullptr) return;
+  auto const idle = op.idle(policy), idle_in_other = other.has_value() ? op.idle(*other) : idle;
+  for (std::string const& name : idle) {
+    if (!in.has(name) || idle_in_other.count(name) == 0) continue;
+    std::string text;
+    for (policy_key const& k : op.keys) text += (text.empty() ? "" : ",") + k.name + "=" + policy.at(k.name);
+    throw unsupported("tensor " + quote(name) + ": has no effect under " + text);
+  }
+}
+
 // One run ---------------------------------------------------------------------------------------------------------
 
 std::optional<double> tolerance_option(char const* name, std::optional<std::string> const& text) {
@@ -119,15 +131,16 @@ exit_code run(operation const& op, options const& o) {
   require_expected(in, first.outputs());
   std::optional<task> second;
   if (other.has_value()) op.run(second.emplace(in, *other, on));
+  require_used(op, in, policy, other);  // what is missing has been said by now
 
   bool good = true;
   if (o.check) good = check(in, first.outputs(), given) && good;
   if (second.has_value()) good = compare(in, first.outputs(), second->outputs(), given) && good;
   std::error_code ignored;
-  if (!o.out.empty() && std::filesystem::equivalent(o.out, o.input, ignored))
+  if (o.out.has_value() && std::filesystem::equivalent(*o.out, o.input, ignored))
     throw bad_input("--out is the input file itself");
-  if (!o.out.empty()) write(o.out, op.name, policy, first.outputs());
-  if (!o.check && !second.has_value() && o.out.empty())
+  if (o.out.has_value()) write(*o.out, op.name, policy, first.outputs());
+  if (!o.check && !second.has_value() && !o.out.has_value())
     for (output const& out : first.outputs())
       std::printf("%s: %s %s\n", out.name.c_str(), name_of(out.type), to_string(out.shape).c_str());
   return good ? done : check_failed;

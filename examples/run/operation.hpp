@@ -85,6 +85,8 @@ struct operation {
   std::vector<policy_key> keys = {};
   void (*run)(task&) = nullptr;
   std::vector<built_policy> (*built)() = nullptr;
+  /// Inputs that have no effect under a policy; nullptr: all have, under every one.
+  std::set<std::string> (*idle)(settings const& policy) = nullptr;
 };
 
 /// Keys that several operations have.

@@ -23,7 +23,9 @@ std::optional<int> parse(int argc, char const* const* argv, options& o) {
   app.add_flag("--list", o.list, "print every operation, its keys and the policies that are built");
   app.add_flag("--json", o.json, "with --list: as JSON, with the kernels' NVRTC name expressions");
   app.footer(
-      "Exit codes: 0 done and within tolerance; 1 a check failed; 2 unsupported policy or shape; 3 bad input.\n"
+      "Exit codes: 0 done and within tolerance; 1 a check failed; 2 unsupported policy or shape, or an input that has "
+      "no\n"
+      "effect under the policy; 3 bad input.\n"
       "Without a tolerance, bits must be equal.");
   try {
     app.parse(argc, argv);
@@ -31,6 +33,7 @@ std::optional<int> parse(int argc, char const* const* argv, options& o) {
     if (o.operation.empty()) throw CLI::RequiredError("op");
     if (o.input.empty()) throw CLI::RequiredError("input");
     if (o.json) throw CLI::RequiresError("--json", "--list");
+    if (o.out.has_value() && o.out->empty()) throw CLI::ValidationError("--out", "must name a file");
   } catch (CLI::CallForHelp const& e) {
     return app.exit(e);
   } catch (CLI::ParseError const& e) {

@@ -12,9 +12,8 @@ struct options {
   std::string operation, input;
   std::vector<std::string> policy;  ///< each key=value,...
   std::string executor = "host";
-  std::string out;
   bool check = false;
-  std::optional<std::string> rtol, atol, compare;
+  std::optional<std::string> out, rtol, atol, compare;
   bool list = false, json = false;
 };
 

@@ -122,14 +122,16 @@ selectors read_replay(inputs const& in, rounds const& r, int64_t pool_slots, ope
   for (int i = 0; i < r.requests(); ++i) {
     auto const at = static_cast<size_t>(i);
     if (r.rows(i) == 0 || s.slot[at] == -1) continue;
-    if (s.ring_start[at] < 0 || s.ring_start[at] >= s.places)
-      bad_entry("ring_start", i, s.ring_start[at], "0 to R - 1 = " + std::to_string(s.places - 1));
     // A ring too short for the rows is refused by can_launch, whatever is in it.
-    int const room = s.places >= 2 * s.most_rows ? s.places - r.rows(i) : s.places;
-    if (s.count[at] < 0 || s.count[at] > room)
-      bad_entry("ring_count", i, s.count[at],
-                "0 to " + std::to_string(room) + ", which leaves room for the request's " + std::to_string(r.rows(i)) +
-                    " rows");
+    if (s.places >= 2 * s.most_rows) {
+      if (s.ring_start[at] < 0 || s.ring_start[at] >= s.places)
+        bad_entry("ring_start", i, s.ring_start[at], "0 to R - 1 = " + std::to_string(s.places - 1));
+      int const room = s.places - r.rows(i);
+      if (s.count[at] < 0 || s.count[at] > room)
+        bad_entry("ring_count", i, s.count[at],
+                  "0 to " + std::to_string(room) + ", which leaves room for the request's " +
+                      std::to_string(r.rows(i)) + " rows");
+    }
     if (s.flush[at] != 0 && s.flush[at] != 1) bad_entry("flush", i, s.flush[at], "0 or 1");
     used.write("slot", i, i, s.slot[at]);
   }
@@ -241,6 +243,16 @@ void run(task& t) {
   });
 }
 
+/// Each mode has selectors of its own.
+std::set<std::string> idle(settings const& policy) {
+  std::string const& mode = policy.at("mode");
+  std::set<std::string> names;
+  if (mode != "snapshots") names.insert({"snapshot_slot", "selector"});
+  if (mode != "replay") names.insert({"slot", "ring_k", "ring_u", "ring_g", "ring_start", "ring_count", "flush"});
+  if (mode == "replay") names.insert("initial_slot");
+  return names;
+}
+
 }  // namespace
 
 extern operation const recurrence;
@@ -256,6 +268,7 @@ operation const recurrence{
      {"state_layout", "kv", {"kv", "vk"}},
      {"value_block", std::to_string(ratify::recurrence_policy::value_block), {}}},
     run,
-    built<ratify_examples::recurrence_policies>};
+    built<ratify_examples::recurrence_policies>,
+    idle};
 
 }  // namespace ratify_run

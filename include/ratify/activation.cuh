@@ -20,9 +20,11 @@ inline constexpr bool is_supported_sigmoid_gate = detail::sigmoid_gate_support<P
 /// The gates of the gated delta rule: g = -exp(a_log) * softplus(a + dt_bias), beta = sigmoid(b).
 ///
 /// @tparam Policy derives from `gating_policy`
-/// Parameters: `gating_params`. Reads each input once and writes 8 bytes an element. No workspace.
-/// g is never NaN for numbers: an overflowing exp(a_log) gives -inf (decay 0) or, where softplus underflows, what the
-/// product is mathematically.
+/// Parameters: `gating_params`: a and b [rows, value_heads], each with a row stride; a_log and dt_bias [value_heads]; g
+/// and beta [rows, value_heads], dense. g and beta must not overlap inputs. g is never NaN for numbers: an overflowing
+/// exp(a_log) gives -inf (decay 0) or, where softplus underflows, what the product is mathematically. Reads a and b
+/// once and writes 8 bytes an element. No workspace.
+/// Status: unsupported with the rule's text; launch_failed.
 template <class Policy>
 struct gating : detail::operation<gating<Policy>, gating_params<Policy>> {
   RATIFY_GATING_RULES(RATIFY_RULE_ASSERT)
@@ -39,7 +41,9 @@ struct gating : detail::operation<gating<Policy>, gating_params<Policy>> {
 /// The MLP's gate: out = silu(x[:columns]) * x[columns:].
 ///
 /// @tparam Policy derives from `silu_and_mul_policy`
-/// Parameters: `silu_and_mul_params`. Reads and writes each element once. No workspace.
+/// Parameters: `silu_and_mul_params`: x [rows, 2 * columns] and out [rows, columns], each with a row stride; out must
+/// not overlap x. Reads and writes each element once. No workspace.
+/// Status: unsupported with the rule's text; launch_failed.
 template <class Policy>
 struct silu_and_mul : detail::operation<silu_and_mul<Policy>, silu_and_mul_params<Policy>> {
   RATIFY_SILU_AND_MUL_RULES(RATIFY_RULE_ASSERT)
@@ -58,7 +62,9 @@ struct silu_and_mul : detail::operation<silu_and_mul<Policy>, silu_and_mul_param
 /// The attention's output gate: out = x * sigmoid(gate).
 ///
 /// @tparam Policy derives from `sigmoid_gate_policy`
-/// Parameters: `sigmoid_gate_params`. Reads and writes each element once; out may be x. No workspace.
+/// Parameters: `sigmoid_gate_params`: x, gate and out [rows, heads, head_dim], each with a row and a head stride; out
+/// may be x where formats and strides are equal, and must not overlap gate. Reads and writes each element once. No
+/// workspace. Status: unsupported with the rule's text; launch_failed.
 template <class Policy>
 struct sigmoid_gate : detail::operation<sigmoid_gate<Policy>, sigmoid_gate_params<Policy>> {
   RATIFY_SIGMOID_GATE_RULES(RATIFY_RULE_ASSERT)

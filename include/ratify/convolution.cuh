@@ -22,9 +22,9 @@ inline constexpr bool is_supported_convolution = detail::convolution_support<Pol
 /// Parameters: `convolution_params`. Preconditions: no two requests of a launch name one slot; out may not be x.
 /// On the device: a request with zero rows is not touched; slot -1 retires a request: zero rows, nothing read or
 /// written; so do a slot below -1 or past `slots`, kept outside 0..T, fresh other than 0 and 1, fresh with kept rows,
-/// and rows outside the launch or beyond T. A round of n rows writes the first width - 1 + n places of its slot.
-/// Reads and writes each input once and each output once. No workspace.
-/// Status: unsupported where a launch rule fails (the text names the parameter).
+/// and rows outside the launch, beyond T, or that a request before it has (those stay that request's). A round of n
+/// rows writes the first width - 1 + n places of its slot. Reads and writes each input once and each output once. No
+/// workspace. Status: unsupported where a launch rule fails (the text names the parameter).
 template <class Policy>
 struct convolution : detail::operation<convolution<Policy>, convolution_params<Policy>> {
   RATIFY_CONVOLUTION_RULES(RATIFY_RULE_ASSERT)

@@ -39,10 +39,10 @@ inline constexpr bool is_supported_recurrence = detail::recurrence_support<Polic
 /// On the device: a request with zero rows is not touched; initial_slot or slot -1 retires a request whatever its other
 /// entries say: zero rows, nothing read or written; so do a slot below -1 or past `slots`, a selector outside 0..T or
 /// naming a snapshot_slot of -1, a ring_start outside 0..R-1, a ring_count outside 0..R-rows, flush or fresh other than
-/// 0 and 1, fresh with a selector or a ring_count, and rows outside the launch or beyond T. Reads a request's state
-/// once; writes it once a row in mode snapshots, at a flush in mode replay; reads q and k, and the kept rows of the
-/// rings, once per value block. No workspace. Status: unsupported where a launch rule fails (the text names the
-/// parameter).
+/// 0 and 1, fresh with a selector or a ring_count, and rows outside the launch, beyond T, or that a request before it
+/// has (those stay that request's). Reads a request's state once; writes it once a row in mode snapshots, at a flush in
+/// mode replay; reads q and k, and the kept rows of the rings, once per value block. No workspace.
+/// Status: unsupported where a launch rule fails (the text names the parameter).
 template <class Policy>
 struct recurrence : detail::operation<recurrence<Policy>, recurrence_params<Policy>> {
   RATIFY_RECURRENCE_RULES(RATIFY_RULE_ASSERT)

@@ -201,6 +201,19 @@ def policies(folder):
            arguments=["--policy", "mode=write"])
     refuse(folder, "mode replay of a file without rings", "recurrence", case("recurrence_retired_vk"), "'slot'", "missing",
            arguments=["--policy", "mode=replay"])
+    tensors, metadata = case("recurrence_retired_vk")
+    refuse(folder, "selectors in mode read", "recurrence", (tensors, metadata), "'selector'", "has no effect under", "mode=read",
+           code=2, arguments=["--policy", "mode=read"])
+    slot = {"slot": tensors["initial_slot"]}
+    refuse(folder, "slot in mode snapshots", "recurrence", ({**tensors, **slot}, metadata), "'slot'", "mode=snapshots", code=2)
+    tensors, metadata = case("recurrence_replay")
+    refuse(folder, "initial_slot in mode replay", "recurrence", ({**tensors, "initial_slot": tensors["slot"]}, metadata),
+           "'initial_slot'", "mode=replay", code=2)
+    for name, tensor in (("acceptance_rejection", "draft_candidate_q"), ("acceptance_rejection_probs", "draft_probs")):
+        refuse(folder, f"{tensor} under rule coupled", "acceptance", case(name), f"'{tensor}'", "rule=coupled", code=2,
+               arguments=["--policy", "rule=coupled"])
+    refuse(folder, "temperature in mode argmax", "draft_walk", case("draft_walk_sample"), "mode=argmax", "no effect", code=2,
+           arguments=["--policy", "mode=argmax"])
     refuse(folder, "mode read, value_block 3", "recurrence", case("recurrence_read_plain"), "mode=read", code=2,
            arguments=["--policy", "value_block=3"])
     refuse(folder, "another rule", "acceptance", case("acceptance_end"), "'greedy'", code=2,
@@ -394,10 +407,8 @@ def contents(folder):
         kept = {key: t for key, t in tensors.items() if not key.startswith("expected.ring_")}
         return {**kept, **rings, **changes}, metadata
 
-    for places in (8, 15, 24, 48, 128):
+    for places in (0, 1, 8, 15, 24, 48, 128):
         refuse(folder, f"R {places}", "recurrence", with_places(places), "ring_places must be 16, 32 or 64", code=2)
-    for places in (0, 1):
-        refuse(folder, f"R {places}", "recurrence", with_places(places), "'ring_start'")
     refuse(folder, "R less than twice the rows", "recurrence",
            with_places(16, {"query_start": rf.Tensor.of("I32", [3], [0, 12, 12])}), "2 * max_rows", code=2)
     refuse(folder, "more rows than a launch takes", "recurrence",
@@ -558,7 +569,8 @@ def command_line(folder):
     global trials
     good = CASES / "decode_e2m1.safetensors"
     for arguments, code in (([], 3), (["decode"], 3), (["decode", folder / "absent"], 3), (["decode", folder], 3),
-                            (["decode", good, "--bogus"], 3), (["decode", good, "--out"], 3), (["decode", good, good], 3),
+                            (["decode", good, "--bogus"], 3), (["decode", good, "--out"], 3), (["decode", good, "--out", ""], 3),
+                            (["decode", good, good], 3),
                             (["decode", good, "--out", folder / "no" / "such" / "folder"], 3), (["--help"], 0),
                             (["decode", good, "--executor"], 3), (["--json"], 3)):
         trials += 1

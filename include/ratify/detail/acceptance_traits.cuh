@@ -22,7 +22,7 @@
   RULE(requests, (p.requests >= 0), "ratify::acceptance: requests must not be negative")                               \
   RULE(vocab, (p.vocab >= 1 && p.vocab <= detail::acceptance_most_words),                                              \
        "ratify::acceptance: vocab must be 1 to 4194304, so that sums of masses stay below 2^63")                       \
-  RULE(max_drafts, (p.max_drafts >= 0), "ratify::acceptance: max_drafts must not be negative")                         \
+  RULE(max_drafts, (p.max_drafts >= 0 && p.max_drafts <= 1 << 30), "ratify::acceptance: max_drafts must be 0 to 2^30") \
   RULE(end_count, (p.end_count >= 0), "ratify::acceptance: end_count must not be negative")                            \
   RULE(draft_candidate_q, ((p.draft_candidates.data == nullptr) == (p.draft_candidate_q.data == nullptr)),             \
        "ratify::acceptance: draft_candidates and draft_candidate_q must be given together")                            \
@@ -58,7 +58,8 @@
   RULE(requests, (p.requests >= 0), "ratify::acceptance_summary: requests must not be negative")                     \
   RULE(vocab, (p.first_id >= 0 && p.vocab >= 1 && p.vocab <= detail::acceptance_most_words - p.first_id),            \
        "ratify::acceptance_summary: first_id must not be negative, vocab at least 1, and their sum at most 4194304") \
-  RULE(max_drafts, (p.max_drafts >= 0), "ratify::acceptance_summary: max_drafts must not be negative")               \
+  RULE(max_drafts, (p.max_drafts >= 0 && p.max_drafts <= 1 << 30),                                                   \
+       "ratify::acceptance_summary: max_drafts must be 0 to 2^30")                                                   \
   RULE(places, (p.places >= 1 && p.places <= detail::acceptance_most_places),                                        \
        "ratify::acceptance_summary: places must be 1 to 512")
 

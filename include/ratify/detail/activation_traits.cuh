@@ -35,10 +35,12 @@
        "ratify::sigmoid_gate: gate_format must be float, f16 or bf16")                         \
   RULE(output_format, (detail::is_one_of_v<typename Policy::output_format, float, f16, bf16>), \
        "ratify::sigmoid_gate: output_format must be float, f16 or bf16")
-#define RATIFY_SIGMOID_GATE_LAUNCH_RULES(RULE)                                 \
-  RULE(rows, (p.rows >= 0), "ratify::sigmoid_gate: rows must not be negative") \
-  RULE(heads, (p.heads > 0), "ratify::sigmoid_gate: heads must be at least 1") \
-  RULE(head_dim, (p.head_dim > 0), "ratify::sigmoid_gate: head_dim must be at least 1 element")
+#define RATIFY_SIGMOID_GATE_LAUNCH_RULES(RULE)                                                  \
+  RULE(rows, (p.rows >= 0), "ratify::sigmoid_gate: rows must not be negative")                  \
+  RULE(heads, (p.heads > 0), "ratify::sigmoid_gate: heads must be at least 1")                  \
+  RULE(head_dim, (p.head_dim > 0), "ratify::sigmoid_gate: head_dim must be at least 1 element") \
+  RULE(width, (int64_t{p.heads} * p.head_dim <= 0x7fffffff),                                    \
+       "ratify::sigmoid_gate: heads * head_dim must be less than 2^31 elements")
 
 RATIFY_BEGIN_NAMESPACE
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ratify/detail/convolution_traits.cuh>
+#include <ratify/detail/requests.cuh>
 #include <ratify/device/convolution.cuh>
 
 RATIFY_BEGIN_NAMESPACE
@@ -17,6 +18,7 @@ struct convolution_kernel {
   static constexpr int block_threads = 64;
   static constexpr int width = Policy::width;
   static constexpr int chunk_rows = 8;  ///< rows requested from memory at a time
+  static constexpr int few_requests = 16;
   template <class Block>
   struct shared_storage {};
 
@@ -25,16 +27,29 @@ struct convolution_kernel {
   RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>&) {
     int const request = block.block_y();
     int64_t const c = int64_t{block.block_x()} * block_threads + block.thread();
+    // On the host, meeting the other lanes costs more than the bounds of a few requests.
+    bool const all_claim =
+        p.requests <= few_requests
+            ? all_claim_rows(p.query_start, p.requests, p.rows, 0, 1)
+            : block.ballot(!all_claim_rows(p.query_start, p.requests, p.rows, block.lane(), 32)) == 0;
     if (c >= p.channels) return;
     int const first = p.query_start[request], last = p.query_start[request + 1];
     int const begin = max_of(first, 0), end = min_of(last, p.rows);
     if (begin >= end) return;
     int const rows = end - begin;
     int const slot = p.slot[request], kept = p.kept[request], fresh = p.fresh != nullptr ? p.fresh[request] : 0;
-    bool const valid = first >= 0 && last <= p.rows && rows <= p.max_rows && slot >= 0 && slot < p.slots && kept >= 0 &&
-                       kept <= p.max_rows && (fresh == 0 || (fresh == 1 && kept == 0));
+    auto const write_zeros = [&](int from_row, int to_row) {
+      for (int row = from_row; row < to_row; ++row) p.out.row(row)[c] = convert<output_format>(0.0f);
+    };
+    if (!all_claim && !claims_rows(p.query_start, request, p.rows)) {
+      unclaimed_rows gaps(p.query_start, p.requests, p.rows, {begin, end});
+      for (row_range gap; gaps.next(gap);) write_zeros(gap.begin, gap.end);
+      return;
+    }
+    bool const valid = rows <= p.max_rows && slot >= 0 && slot < p.slots && kept >= 0 && kept <= p.max_rows &&
+                       (fresh == 0 || (fresh == 1 && kept == 0));
     if (!valid) {
-      for (int t = 0; t < rows; ++t) p.out.row(begin + t)[c] = convert<output_format>(0.0f);
+      write_zeros(begin, end);
       return;
     }
 

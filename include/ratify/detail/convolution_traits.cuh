@@ -18,13 +18,14 @@
        "ratify::convolution: output_format must be float, f16 or bf16")                        \
   RULE(width, (Policy::width >= 2 && Policy::width <= 4), "ratify::convolution: width must be 2, 3 or 4 taps")
 
-#define RATIFY_CONVOLUTION_LAUNCH_RULES(RULE)                                                         \
-  RULE(rows, (p.rows >= 0), "ratify::convolution: rows must not be negative")                         \
-  RULE(requests, (p.requests >= (p.rows > 0 ? 1 : 0) && p.requests <= 65535),                         \
-       "ratify::convolution: requests must be 1 to 65535 (0 where there are no rows)")                \
-  RULE(channels, (p.channels >= 1), "ratify::convolution: channels must be at least 1")               \
-  RULE(max_rows, (p.max_rows >= 1), "ratify::convolution: max_rows must be at least 1 row a request") \
-  RULE(slot_stride, (p.slot_stride >= (int64_t{Policy::width} - 1 + p.max_rows) * p.channels),        \
+#define RATIFY_CONVOLUTION_LAUNCH_RULES(RULE)                                                  \
+  RULE(rows, (p.rows >= 0), "ratify::convolution: rows must not be negative")                  \
+  RULE(requests, (p.requests >= (p.rows > 0 ? 1 : 0) && p.requests <= 65535),                  \
+       "ratify::convolution: requests must be 1 to 65535 (0 where there are no rows)")         \
+  RULE(channels, (p.channels >= 1), "ratify::convolution: channels must be at least 1")        \
+  RULE(max_rows, (p.max_rows >= 1 && p.max_rows <= 1 << 30),                                   \
+       "ratify::convolution: max_rows must be 1 to 2^30 rows a request")                       \
+  RULE(slot_stride, (p.slot_stride >= (int64_t{Policy::width} - 1 + p.max_rows) * p.channels), \
        "ratify::convolution: slot_stride must be at least (width - 1 + max_rows) * channels elements")
 
 RATIFY_BEGIN_NAMESPACE

@@ -48,6 +48,21 @@ RATIFY_END_NAMESPACE
 
 RATIFY_BEGIN_NAMESPACE
 
+namespace detail {
+
+/// Whether what an object was compiled for has `dependency_wait`: all of it, none of it, or part of it (or a compiler
+/// that does not say).
+enum class has_dependency_wait { always, never, in_part };
+template <int... Architectures>
+constexpr has_dependency_wait judge_dependency_wait(arch_list<Architectures...>) {
+  constexpr int all = static_cast<int>(sizeof...(Architectures)), with = (0 + ... + (Architectures >= 900 ? 1 : 0));
+  return all == 0 || (with > 0 && with < all) ? has_dependency_wait::in_part
+         : with > 0                           ? has_dependency_wait::always
+                                              : has_dependency_wait::never;
+}
+
+}  // namespace detail
+
 /// How a CUDA executor launches. No bit of a result depends on it.
 struct cuda_options {
   /// Programmatic dependent launch: a kernel is launched before the one before it has ended and waits there, so that
@@ -125,12 +140,18 @@ class cuda_executor {
   static void const* address() {
     return reinterpret_cast<void const*>(&detail::entry<Kernel, Architectures>);
   }
-  /// Whether the code that runs on this card has the instruction: an sm_80 object does not wait, on whatever card.
+  /// Whether the code that runs on this card has the instruction: an sm_80 object does not wait, on whatever card. What
+  /// the object was compiled for says it, and the runtime is asked where some of that has the instruction and some not.
   template <class Kernel, class Architectures>
   static bool waits_for_its_predecessors() {
-    cudaFuncAttributes a{};
-    auto const e = own_error([&] { return cudaFuncGetAttributes(&a, address<Kernel, Architectures>()); });
-    return e == cudaSuccess && a.ptxVersion >= 90;
+    constexpr auto has = detail::judge_dependency_wait(Architectures{});
+    if constexpr (has != detail::has_dependency_wait::in_part) {
+      return has == detail::has_dependency_wait::always;
+    } else {
+      cudaFuncAttributes a{};
+      auto const e = own_error([&] { return cudaFuncGetAttributes(&a, address<Kernel, Architectures>()); });
+      return e == cudaSuccess && a.ptxVersion >= 90;
+    }
   }
   /// Shared storage beyond the 48 KB that a block gets without asking.
   template <class Kernel, class Architectures>

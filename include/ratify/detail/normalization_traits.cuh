@@ -19,7 +19,7 @@
        "ratify::rmsnorm: unit_offset must be a bool, true (1 + weight) or false (weight)")
 #define RATIFY_RMSNORM_LAUNCH_RULES(RULE)                                 \
   RULE(rows, (p.rows >= 0), "ratify::rmsnorm: rows must not be negative") \
-  RULE(columns, (p.columns > 0), "ratify::rmsnorm: columns must be at least 1")
+  RULE(columns, (p.columns > 0 && p.columns <= 1 << 30), "ratify::rmsnorm: columns must be 1 to 2^30")
 
 #define RATIFY_GATED_RMSNORM_RULES(RULE)                                                       \
   RULE(policy, (RATIFY_STD::is_base_of_v<gated_rmsnorm_policy, Policy>),                       \
@@ -35,7 +35,8 @@
 #define RATIFY_GATED_RMSNORM_LAUNCH_RULES(RULE)                                 \
   RULE(rows, (p.rows >= 0), "ratify::gated_rmsnorm: rows must not be negative") \
   RULE(heads, (p.heads > 0), "ratify::gated_rmsnorm: heads must be at least 1") \
-  RULE(head_dim, (p.head_dim > 0), "ratify::gated_rmsnorm: head_dim must be at least 1 element")
+  RULE(head_dim, (p.head_dim > 0 && p.head_dim <= 1 << 30),                     \
+       "ratify::gated_rmsnorm: head_dim must be 1 to 2^30 elements")
 
 #define RATIFY_QK_NORM_ROTARY_RULES(RULE)                                                                     \
   RULE(policy, (RATIFY_STD::is_base_of_v<qk_norm_rotary_policy, Policy>),                                     \
@@ -48,12 +49,13 @@
        "ratify::qk_norm_rotary: weight_format must be float, f16 or bf16")                                    \
   RULE(unit_offset, (RATIFY_STD::is_same_v<RATIFY_STD::remove_const_t<decltype(Policy::unit_offset)>, bool>), \
        "ratify::qk_norm_rotary: unit_offset must be a bool, true (1 + weight) or false (weight)")
-#define RATIFY_QK_NORM_ROTARY_LAUNCH_RULES(RULE)                                                  \
-  RULE(rows, (p.rows >= 0), "ratify::qk_norm_rotary: rows must not be negative")                  \
-  RULE(heads, (p.heads > 0), "ratify::qk_norm_rotary: heads must be at least 1")                  \
-  RULE(head_dim, (p.head_dim > 0), "ratify::qk_norm_rotary: head_dim must be at least 1 element") \
-  RULE(rotary_dim, (p.rotary_dim >= 0 && p.rotary_dim % 2 == 0 && p.rotary_dim <= p.head_dim),    \
-       "ratify::qk_norm_rotary: rotary_dim must be even and 0 to head_dim")                       \
+#define RATIFY_QK_NORM_ROTARY_LAUNCH_RULES(RULE)                                               \
+  RULE(rows, (p.rows >= 0), "ratify::qk_norm_rotary: rows must not be negative")               \
+  RULE(heads, (p.heads > 0), "ratify::qk_norm_rotary: heads must be at least 1")               \
+  RULE(head_dim, (p.head_dim > 0 && p.head_dim <= 1 << 30),                                    \
+       "ratify::qk_norm_rotary: head_dim must be 1 to 2^30 elements")                          \
+  RULE(rotary_dim, (p.rotary_dim >= 0 && p.rotary_dim % 2 == 0 && p.rotary_dim <= p.head_dim), \
+       "ratify::qk_norm_rotary: rotary_dim must be even and 0 to head_dim")                    \
   RULE(max_position, (p.max_position >= 0), "ratify::qk_norm_rotary: max_position must not be negative")
 
 RATIFY_BEGIN_NAMESPACE

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <ratify/detail/recurrence_traits.cuh>
+#include <ratify/detail/requests.cuh>
 #include <ratify/device/activation.cuh>
 #include <ratify/device/recurrence.cuh>
 
@@ -51,18 +52,25 @@ struct recurrence_kernel {
     if constexpr (keeps_snapshots) load_snapshot_slots(block, p, request, snapshots);
     int const first = p.query_start[request], last = p.query_start[request + 1];
     int const begin = max_of(first, 0), end = min_of(last, p.rows);
+    int const rows = begin < end ? end - begin : 0;
     int const fresh = p.fresh != nullptr ? p.fresh[request] : 0;
-    start const from = start_of(p, request, end - begin, fresh);
+    start const from = start_of(p, request, rows, fresh);
     bool stored = true;
-    if constexpr (keeps_snapshots) stored = store_snapshot_slots(block, p, snapshots, end - begin, storage);
+    if constexpr (keeps_snapshots) stored = store_snapshot_slots(block, p, snapshots, rows, storage);
+    bool const all_claim =
+        block.ballot(!all_claim_rows(p.query_start, p.requests, p.rows, block.lane(), traits::warp_threads)) == 0;
 
-    if (begin >= end) return;
-    bool const valid = first >= 0 && last <= p.rows && end - begin <= p.max_rows && stored && from.slot != refused;
-    if (!valid) {
+    if (rows == 0) return;
+    if (!all_claim && !claims_rows(p.query_start, request, p.rows)) {
+      unclaimed_rows gaps(p.query_start, p.requests, p.rows, {begin, end});
+      for (row_range gap; gaps.next(gap);) write_zeros(block, p, gap.begin, gap.end, head);
+      return;
+    }
+    if (rows > p.max_rows || !stored || from.slot == refused) {
       write_zeros(block, p, begin, end, head);
       return;
     }
-    for (int tile = 0; tile < traits::tiles; ++tile) run_tile(block, p, storage, begin, end - begin, head, from, tile);
+    for (int tile = 0; tile < traits::tiles; ++tile) run_tile(block, p, storage, begin, rows, head, from, tile);
   }
  private:
   static constexpr int64_t refused = -1;
@@ -135,7 +143,8 @@ struct recurrence_kernel {
   RATIFY_HD static void write_zeros(Block const& block, params const& p, int begin, int end, int head) {
     constexpr int width = traits::columns * traits::tiles;
     int const first_column = block.block_x() * width;
-    for (int i = block.thread(); i < (end - begin) * width; i += block_threads)
+    // Bounds may hold more rows than T, so that their elements exceed an int.
+    for (int64_t i = block.thread(); i < int64_t{end - begin} * width; i += block_threads)
       p.out.at(begin + i / width, head)[first_column + i % width] = convert<output_format>(0.0f);
   }
 
