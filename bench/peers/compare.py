@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -160,6 +161,7 @@ def main():
     command = " ".join(["bench/peers/compare.py", a.program.name, a.result.name] + (["--", *passed] if passed else []))
     result = {"command": command, "commit": a.commit or commit(), "note": a.note, "ours": [], "peers": [], "trouble": []}
     operations = a.only or list(PEERS)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # takes the waiting processes along
     with tempfile.TemporaryDirectory() as folder:
         # All of them import at once, which takes longer than many a measurement; then one at a time has the machine.
         began = time.monotonic()

@@ -78,8 +78,8 @@ class Run:
     def begin(self):
         """Everything is imported; from here on the card is in use."""
         self.write()
-        if self.options.wait:
-            sys.stdin.readline()
+        if self.options.wait and not sys.stdin.readline():
+            sys.exit("nobody waits for this any more")
         if not self.torch.cuda.is_available():
             self.stop("CUDA device")
         self.torch.manual_seed(1)
