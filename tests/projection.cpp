@@ -109,6 +109,22 @@ std::vector<typename Policy::output_format> run(Executor& on, operands const& o)
   return d.read();
 }
 
+/// An executor that says it has so many multiprocessors, by which a launch shares columns out.
+template <class Executor>
+struct shared_out {
+  Executor& on;
+  int count;
+  template <class Kernel, class Architectures>
+  ratify::status can_run() const {
+    return on.template can_run<Kernel, Architectures>();
+  }
+  template <class Kernel, class Architectures>
+  ratify::status run(ratify::stage<Kernel> const& s) const {
+    return on.template run<Kernel, Architectures>(s);
+  }
+  int multiprocessors() const { return count; }
+};
+
 /// Random operands; activations are numbers that Format holds.
 template <class Format>
 operands random_operands(random_source& random, int rows, int n, int k) {
@@ -184,6 +200,23 @@ TEST_CASE("projection equals its twin bit for bit on odd shapes") {
     }
     for (int i = 0; i < 4; ++i) count_shape();
   }
+}
+
+TEST_CASE_TEMPLATE("projection: bits do not hang on how many multiprocessors share the columns", Policy, split<1>,
+                   split<7>, split<11>) {
+  random_source random(22);
+  auto const o = random_operands<ratify::f16>(random, 5, 300, 704);
+  auto const expected = reference::projection(o, Policy::split_k, false);
+  on_each_executor([&](auto& on) {
+    using executor = std::decay_t<decltype(on)>;
+    for (int const count : {0, 1, 3, 7, 10, 80, 132, 300}) {
+      CAPTURE(count);
+      device_operands<Policy, executor> d(on, o, stored<ratify::f16>(o.x), o.rows);
+      shared_out<executor> const others{on, count};
+      REQUIRE(ratify::projection<Policy>::launch(d.p, {}, others));
+      CHECK(bit_difference(d.read(), expected) == "");
+    }
+  });
 }
 
 TEST_CASE_TEMPLATE("projection: activations of any alignment", Policy, split<5>, scale_fp32) {

@@ -66,6 +66,8 @@ class driver_executor {
     return r == CUDA_SUCCESS ? ratify::status{} : ratify::status{ratify::status_code::launch_failed, text};
   }
 
+  int multiprocessors() const { return multiprocessors_; }
+
   template <class Kernel, class Architectures = void>
   int concurrent_blocks() const {
     int blocks = 0;

@@ -60,13 +60,17 @@ class module_executor {
     return {ratify::status_code::launch_failed, cudaGetErrorString(e)};
   }
 
+  int multiprocessors() const {
+    int device = 0, count = 0;
+    require(cudaGetDevice(&device), "device");
+    require(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "device");
+    return count;
+  }
+
   /// Two blocks a multiprocessor fit whatever the kernel is; results do not depend on it.
   template <class Kernel, class Architectures = void>
   int concurrent_blocks() const {
-    int device = 0, multiprocessors = 0;
-    require(cudaGetDevice(&device), "device");
-    require(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device), "device");
-    return 2 * multiprocessors;
+    return 2 * multiprocessors();
   }
  private:
   static void require(cudaError_t e, std::string const& what) {

@@ -81,6 +81,9 @@ class host_executor {
     return {};
   }
 
+  /// What runs blocks beside one another: the threads.
+  int multiprocessors() const { return threads_; }
+
   /// Blocks worth having in a persistent grid: a few for each thread, so that uneven ones even out.
   template <class Kernel>
   int concurrent_blocks() const {

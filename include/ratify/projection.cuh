@@ -34,13 +34,15 @@ struct projection : detail::operation<projection<Policy>, projection_params<Poli
   }
   static size_t scratch_bytes(projection_params<Policy> const&) { return 0; }
   template <class Executor, class Visitor>
-  static status stages(projection_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
+  static status stages(projection_params<Policy> const& p, workspace, Executor const& on, Visitor&& visit) {
     if (p.rows == 0) return {};
     int const tile = p.rows > 16 ? 32 : p.rows > 8 ? 16 : p.rows > 1 ? 8 : 1;
     return dispatch(tile, values<1, 8, 16, 32>{}, "ratify::projection: no kernel for this row tile", [&](auto rows) {
       using kernel = detail::projection_kernel<Policy, rows()>;
-      return visit(stage<kernel>{
-          {detail::ceil_div(p.n, kernel::traits::columns), detail::ceil_div(p.rows, static_cast<int>(rows()))}, p});
+      int const lanes = kernel::traits::lanes(p.n, on.multiprocessors());
+      return visit(stage<kernel>{{detail::ceil_div(p.n, lanes * kernel::traits::thread_columns),
+                                  detail::ceil_div(p.rows, static_cast<int>(rows()))},
+                                 {p, lanes}});
     });
   }
 };

@@ -18,7 +18,7 @@ struct projection_policy {
   /// Parts of K that are summed apart, then added in order: 1 to 32. Arithmetic: it moves bits.
   static constexpr int split_k = 1;
   static constexpr projection_scale effective_scale = projection_scale::fp16;  ///< arithmetic: it moves bits
-  /// Warps of a block that share a split's activations, 32 or 64 columns each: 1 to 8; 0 chooses. Moves no bit.
+  /// Warps of a block that share a split's activations, at most 32 or 64 columns each: 1 to 8; 0 chooses. Moves no bit.
   static constexpr int column_warps = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A thread owns one or two columns of one split for a tile of rows.
+/// A thread owns a few columns of one split for a tile of rows.
 #pragma once
 
 #include <ratify/device/projection.cuh>
@@ -7,137 +7,193 @@
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
 
-/// Block: `columns` columns by `split_k` splits, a warp 32 or 64 columns of one split. Grid: column tiles, row tiles.
+template <class Policy>
+struct projection_kernel_params {
+  projection_params<Policy> call;
+  int lanes;  ///< threads of a split that have columns, 1 to `split_threads`; moves no bit
+};
+
+/// Block: `lanes * thread_columns` columns by `split_k` splits, a thread `thread_columns` columns of one split; threads
+/// past `lanes * split_k` only help to stage activations. Grid: column tiles, row tiles.
 template <class Policy, int Rows>
 struct projection_kernel {
-  using params = projection_params<Policy>;
+  using params = projection_kernel_params<Policy>;
   using traits = projection_traits<Policy, Rows>;
   static constexpr char const* name = "projection_kernel";
   static constexpr int block_threads = traits::block_threads;
   template <class Block>
   struct shared_storage {
-    // Activations [splits][stage_k][Rows], so that the rows of one k lie together; at the end the splits' sums
-    // [splits][Rows][columns].
+    // Activations [buffers][splits][stage_k / 16][16][Rows] with gaps between groups and splits, so that the rows of
+    // one k lie together; at the end the splits' sums [splits][Rows][columns].
     alignas(16) float values[traits::storage_floats];
   };
+  static constexpr int step = 2 * nvfp4_group;  ///< columns of K whose codes are 16 bytes
+  static constexpr int block_groups = projection_block / nvfp4_group;
 
-  /// 32 columns of K of one row of weights: codes of two groups and their scales.
-  struct weights {
-    vector8 codes[2];
-    e4m3 scale[2];
+  /// How rows of weights may be read, the same for all of them.
+  struct alignment {
+    bool codes_16, scales_4;
   };
 
-  /// `groups` is 1 at the end of a K that is not a multiple of 32.
-  RATIFY_HD static weights load(uint8_t const* packed, e4m3 const* scale, int k, int groups, bool wide) {
-    weights w{};
-    if (wide) {
+  /// The codes of a step at k, of which `groups` (2 or more: both) lie before the end of K.
+  RATIFY_HD static void load_codes(vector8 (&codes)[2], uint8_t const* packed, int k, int groups, alignment by) {
+    if (by.codes_16) {
       vector16 const v = load_16_bytes(packed + k / 2);
-      w.codes[0] = {{v.word[0], v.word[1]}};
-      w.codes[1] = {{v.word[2], v.word[3]}};
+      codes[0] = {{v.word[0], v.word[1]}};
+      codes[1] = {{v.word[2], v.word[3]}};
     } else {
-      w.codes[0] = load_8_bytes(packed + k / 2);
-      if (groups > 1) w.codes[1] = load_8_bytes(packed + k / 2 + 8);
+      codes[0] = load_8_bytes(packed + k / 2);
+      if (groups > 1) codes[1] = load_8_bytes(packed + k / 2 + 8);
     }
-    w.scale[0] = scale[k / nvfp4_group];
-    if (groups > 1) w.scale[1] = scale[k / nvfp4_group + 1];
-    return w;
   }
 
-  /// Activations [first, last) of K to x[k - first][Rows]. Rows past the last one repeat it: they are not stored.
-  RATIFY_HD static void stage_activations(params const& p, int64_t first_row, int rows, int first, int last, int member,
-                                          bool aligned, float* x) {
-    using input = typename Policy::input_format;
-    if (!aligned) {
-      for (int i = member; i < (last - first) * Rows; i += traits::split_threads)
-        x[i] = to_float(p.x.row(first_row + min_of(i % Rows, rows - 1))[first + i / Rows]);
-      return;
-    }
-    constexpr int vector = 16 / static_cast<int>(sizeof(input));
-    constexpr int ahead = 4;  // loads under way together: everyone waits for them
-    int const count = (last - first) / vector * Rows;
-    for (int v0 = member; v0 < count; v0 += ahead * traits::split_threads) {
-      vector16 raw[ahead];
-      RATIFY_UNROLL
-      for (int a = 0; a < ahead; ++a) {
-        int const v = min_of(v0 + a * traits::split_threads, count - 1);
-        raw[a] = load_16_bytes(p.x.row(first_row + min_of(v % Rows, rows - 1)) + first + v / Rows * vector);
-      }
-      RATIFY_UNROLL
-      for (int a = 0; a < ahead; ++a) {
-        int const v = v0 + a * traits::split_threads;
-        if (v >= count) break;
-        float* const to = x + v / Rows * vector * Rows + v % Rows;
-        RATIFY_UNROLL
-        for (int i = 0; i < vector; ++i) to[i * Rows] = vector_element<input>(raw[a], i);
-      }
-    }
+  /// The scales of a 64-block at k, a byte each, of which `groups` (4 or more: all) lie before the end of K.
+  RATIFY_HD static uint32_t load_scales(e4m3 const* scale, int k, int groups, alignment by) {
+    if (by.scales_4) return load_bytes<4>(scale + k / nvfp4_group);
+    uint32_t scales = 0;
+    RATIFY_UNROLL
+    for (int g = 0; g < block_groups; ++g)
+      if (g < groups) scales |= uint32_t{scale[k / nvfp4_group + g].bits} << 8 * g;
+    return scales;
   }
+
+  /// A split's activations of a stage on their way from memory to shared storage: a thread holds `vectors` pieces of 16
+  /// bytes. Rows past the last one repeat it: they are not stored.
+  struct staging {
+    static constexpr int threads = traits::split_threads, vector = traits::vector, vectors = traits::vectors;
+    vector16 raw[vectors];
+
+    RATIFY_HD static int row(int member, int i) { return (member + i * threads) % Rows; }
+    /// Counted from the stage's first. Neighbours hold a row each, then a group each: the banks they store to differ.
+    RATIFY_HD static int column(int member, int i) {
+      constexpr int groups = traits::stage_k / nvfp4_group;
+      int const v = (member + i * threads) / Rows;
+      return v % groups * nvfp4_group + v / groups * vector;
+    }
+    RATIFY_HD static float* place(float* x, int column, int row) {
+      return x + column / nvfp4_group * traits::group_floats + column % nvfp4_group * Rows + row;
+    }
+
+    RATIFY_HD void fetch(projection_params<Policy> const& p, int64_t first_row, int rows, int first, int last,
+                         int member) {
+      RATIFY_UNROLL
+      for (int i = 0; i < vectors; ++i)
+        if (first + column(member, i) < last)
+          raw[i] = load_16_bytes(p.x.row(first_row + min_of(row(member, i), rows - 1)) + first + column(member, i));
+    }
+    RATIFY_HD void put(float* x, int first, int last, int member) const {
+      RATIFY_UNROLL
+      for (int i = 0; i < vectors; ++i) {
+        if (first + column(member, i) >= last) continue;
+        float* const to = place(x, column(member, i), row(member, i));
+        RATIFY_UNROLL
+        for (int e = 0; e < vector; ++e) to[e * Rows] = vector_element<typename traits::input>(raw[i], e);
+      }
+    }
+    /// Both, of elements that do not lie on 16 bytes.
+    RATIFY_HD static void copy(projection_params<Policy> const& p, int64_t first_row, int rows, int first, int last,
+                               int member, float* x) {
+      for (int i = member; i < (last - first) * Rows; i += threads)
+        *place(x, i / Rows, i % Rows) = to_float(p.x.row(first_row + min_of(i % Rows, rows - 1))[first + i / Rows]);
+    }
+  };
 
   RATIFY_ANY_BLOCK
   template <class Block>
-  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
-    constexpr int splits = traits::splits, columns = traits::columns, stage_k = traits::stage_k;
-    constexpr int mine = traits::thread_columns, split_threads = traits::split_threads;
-    int const split = block.thread() / split_threads, member = block.thread() % split_threads;
+  RATIFY_HD static void run(Block const& block, params const& all, shared_storage<Block>& storage) {
+    constexpr int splits = traits::splits, stage_k = traits::stage_k, mine = traits::thread_columns;
+    projection_params<Policy> const& p = all.call;
+    int const columns = all.lanes * mine;
+    int const split = min_of(block.thread() / all.lanes, splits), member = block.thread() % all.lanes;
     int const first_column = block.block_x() * columns;
     int64_t const first_row = int64_t{block.block_y()} * Rows;
     int const rows = min_of(static_cast<int>(p.rows - first_row), Rows);
 
-    // Whole 64-blocks a split; the longest split decides how often everyone meets.
+    // Whole 64-blocks a split; the longest split decides how often everyone meets. Split number `splits` has none.
     int64_t const blocks = ceil_div(p.k, projection_block);
-    int const begin = static_cast<int>(split * blocks / splits) * projection_block;
-    int const end = min_of(static_cast<int>((split + 1) * blocks / splits) * projection_block, p.k);
+    auto const split_begin = [&](int s) {
+      return min_of(static_cast<int>(s * blocks / splits) * projection_block, p.k);
+    };
+    int const begin = split_begin(split), end = split_begin(min_of(split + 1, splits));
     int const longest = static_cast<int>(ceil_div(blocks, int64_t{splits})) * projection_block;
 
-    // A row of weights starts on 16 bytes if the first one does and K is a multiple of 32.
-    bool const wide = p.k % 32 == 0 && aligned_to(p.w_packed, 16);
+    // Of the split whose activations this thread stages.
+    int const staged_split = block.thread() / traits::split_threads, stager = block.thread() % traits::split_threads;
+    int const staged_begin = split_begin(staged_split), staged_end = split_begin(staged_split + 1);
+
+    // A row of weights starts as the first one does if K is a multiple of what a wide read takes.
+    alignment const by{p.k % step == 0 && aligned_to(p.w_packed, 16),
+                       p.k % projection_block == 0 && aligned_to(p.w_scale, 4)};
     bool const x_aligned =
         aligned_to(p.x.data, 16) && p.x.stride * static_cast<int64_t>(sizeof(typename Policy::input_format)) % 16 == 0;
-    auto const groups_at = [&](int k) { return min_of((end - k) / nvfp4_group, 2); };
+    auto const groups_at = [end](int k) { return (end - k) / nvfp4_group; };
     uint8_t const* packed[mine];
     e4m3 const* scale[mine];
     float w_global[mine], sum[mine][Rows];
-    weights next[mine];
+    // What is summed next is on its way while this is summed.
+    vector8 next_codes[mine][2];
+    uint32_t scales[mine], next_scales[mine];
     RATIFY_UNROLL
     for (int c = 0; c < mine; ++c) {
       // A column past the last one reads the last one's weights and is not stored.
-      int const n = min_of(first_column + c * split_threads + member, p.n - 1);
+      int const n = min_of(first_column + c * all.lanes + member, p.n - 1);
       packed[c] = p.w_packed + int64_t{n} * (p.k / 2);
       scale[c] = p.w_scale + int64_t{n} * (p.k / nvfp4_group);
       w_global[c] = device::global_scale(p.w_global, p.segment_end, p.segments, n);
-      next[c] = begin < end ? load(packed[c], scale[c], begin, groups_at(begin), wide) : weights{};
+      scales[c] = next_scales[c] = 0;
+      if (begin < end) {
+        load_codes(next_codes[c], packed[c], begin, groups_at(begin), by);
+        next_scales[c] = load_scales(scale[c], begin, groups_at(begin), by);
+      }
       RATIFY_UNROLL
       for (int r = 0; r < Rows; ++r) sum[c][r] = 0.0f;
     }
 
-    float* const x = storage.values + split * stage_k * Rows;
+    staging next;
+    if (x_aligned) next.fetch(p, first_row, rows, staged_begin, min_of(staged_begin + stage_k, staged_end), stager);
     for (int offset = 0; offset < longest; offset += stage_k) {
-      int const first = begin + offset, last = min_of(first + stage_k, end);
-      if (offset > 0) block.barrier();
-      stage_activations(p, first_row, rows, first, last, member, x_aligned, x);
+      if (traits::buffers == 1 && offset > 0) block.barrier();
+      float* const buffer = storage.values + offset / stage_k % traits::buffers * splits * traits::stage_floats;
+      float* const staged = buffer + staged_split * traits::stage_floats;
+      auto const staged_to = [&](int first) { return min_of(first + stage_k, staged_end); };
+      int const staged_first = staged_begin + offset;
+      if (x_aligned)
+        next.put(staged, staged_first, staged_to(staged_first), stager);
+      else
+        staging::copy(p, first_row, rows, staged_first, staged_to(staged_first), stager, staged);
       block.barrier();
-      if (first_column + member >= p.n) continue;
-      for (int k = first; k < last; k += 32) {
-        weights now[mine];
+      if (x_aligned) next.fetch(p, first_row, rows, staged_first + stage_k, staged_to(staged_first + stage_k), stager);
+      float const* const x = buffer + split * traits::stage_floats;
+      int const first = begin + offset, last = min_of(first + stage_k, end);
+      RATIFY_NO_UNROLL
+      for (int k = first; k < last; k += step) {
+        vector8 codes[2][mine];
         RATIFY_UNROLL
         for (int c = 0; c < mine; ++c) {
-          now[c] = next[c];
-          // The next load is under way while this one's products are summed.
-          if (k + 32 < end) next[c] = load(packed[c], scale[c], k + 32, groups_at(k + 32), wide);
+          codes[0][c] = next_codes[c][0];
+          codes[1][c] = next_codes[c][1];
+          if (k + step < end) load_codes(next_codes[c], packed[c], k + step, groups_at(k + step), by);
         }
-        int const groups = groups_at(k);
+        if (k % projection_block == 0) {
+          int const next_block = k + projection_block;
+          RATIFY_UNROLL
+          for (int c = 0; c < mine; ++c) {
+            scales[c] = next_scales[c];
+            if (next_block < end) next_scales[c] = load_scales(scale[c], next_block, groups_at(next_block), by);
+          }
+        }
         RATIFY_UNROLL
         for (int g = 0; g < 2; ++g) {
-          if (g >= groups) break;
-          vector8 codes[mine];
+          if (k + g * nvfp4_group >= last) break;
           float effective[mine];
           RATIFY_UNROLL
           for (int c = 0; c < mine; ++c) {
-            codes[c] = now[c].codes[g];
-            effective[c] = device::group_scale<Policy::effective_scale>(now[c].scale[g], w_global[c]);
+            effective[c] =
+                device::group_scale<Policy::effective_scale>(e4m3{static_cast<uint8_t>(scales[c])}, w_global[c]);
+            scales[c] >>= 8;
           }
-          device::accumulate_group<Policy::effective_scale>(codes, effective, x + (k - first + g * nvfp4_group) * Rows,
-                                                            sum);
+          device::accumulate_group<Policy::effective_scale>(
+              codes[g], effective, x + ((k - first) / nvfp4_group + g) * traits::group_floats, sum);
         }
       }
     }
@@ -149,23 +205,27 @@ struct projection_kernel {
       p.y.row(first_row + r)[n] = convert<typename Policy::output_format>(y);
     };
     if constexpr (splits > 1) block.barrier();
-    RATIFY_UNROLL
-    for (int c = 0; c < mine; ++c) {
+    if (split < splits) {
       RATIFY_UNROLL
-      for (int r = 0; r < Rows; ++r) {
-        int const column = c * split_threads + member;
-        if constexpr (splits > 1)
-          storage.values[(split * Rows + r) * columns + column] = sum[c][r];
-        else if (r < rows)
-          store(r, column, sum[c][r]);
+      for (int c = 0; c < mine; ++c) {
+        RATIFY_UNROLL
+        for (int r = 0; r < Rows; ++r) {
+          int const column = c * all.lanes + member;
+          if constexpr (splits > 1)
+            storage.values[(split * Rows + r) * traits::columns + column] = sum[c][r];
+          else if (r < rows)
+            store(r, column, sum[c][r]);
+        }
       }
     }
     if constexpr (splits > 1) {
       block.barrier();
       for (int i = block.thread(); i < rows * columns; i += block_threads) {
-        float y = storage.values[i];
-        for (int s = 1; s < splits; ++s) y = add_rn(y, storage.values[s * Rows * columns + i]);
-        store(i / columns, i % columns, y);
+        int const r = i / columns, column = i % columns;
+        float const* const sums = storage.values + r * traits::columns + column;
+        float y = sums[0];
+        for (int s = 1; s < splits; ++s) y = add_rn(y, sums[s * Rows * traits::columns]);
+        store(r, column, y);
       }
     }
   }

@@ -74,21 +74,45 @@ inline constexpr int projection_block = 64;
 /// Sizes of the kernel for `Rows` rows at a time.
 template <class Policy, int Rows>
 struct projection_traits {
+  using input = typename Policy::input_format;
   static constexpr int splits = Policy::split_k;
-  // Two columns a thread: two chains on a CPU, half the reads of activations on a card. Many rows are chains enough.
-  static constexpr int thread_columns = Rows <= 8 ? 2 : 1;
-  static constexpr int column_warps = Policy::column_warps > 0 ? Policy::column_warps : splits > 2 ? 1 : 2 / splits;
+  // Two columns a thread: two chains on a CPU, half the reads of activations on a card. 32 rows are chains enough.
+  static constexpr int thread_columns = Rows <= 16 ? 2 : 1;
+  static constexpr int chosen_warps = splits == 1 ? 4 : splits <= 10 ? 2 : 1;
+  static constexpr int column_warps = Policy::column_warps > 0 ? Policy::column_warps : chosen_warps;
+  /// Threads that stage a split's activations, and the most that have columns of it: a launch may take fewer.
   static constexpr int split_threads = 32 * column_warps;
   static constexpr int columns = split_threads * thread_columns;
   static constexpr int block_threads = split_threads * splits;
 
-  // Activations are staged so many columns of K at a time: as many as 32 KiB hold, 32 at least.
-  RATIFY_HD static constexpr int staged(int k) {
-    return k > 32 && splits * Rows * k * static_cast<int>(sizeof(float)) > 32768 ? staged(k / 2) : k;
+  /// The 8 floats between two groups let 32 threads that hold 8 columns of K each of 8 rows store one of them in as
+  /// many banks; as many between two splits let the threads of a warp that has both read from both at once.
+  static constexpr int group_floats = nvfp4_group * Rows + 8;
+  RATIFY_HD static constexpr int stage_bytes(int k) {
+    return static_cast<int>(sizeof(float)) * splits * (k / nvfp4_group * group_floats + 8);
   }
-  static constexpr int stage_k = staged(512);
+  // Columns of K of a split that are staged at a time: as many as each thread has 16 bytes of, fewer where two buffers
+  // of them exceed the 64 KiB that any card's block can have, a step of 32 at least.
+  RATIFY_HD static constexpr int staged(int k) {
+    return k > 2 * nvfp4_group && 2 * stage_bytes(k) > 65536 ? staged(k / 2) : k;
+  }
+  static constexpr int stage_k = staged(projection_block * max_of(column_warps, 8 / Rows));
+  static constexpr int stage_floats = stage_bytes(stage_k) / static_cast<int>(sizeof(float)) / splits;
+  /// One that is summed and one that is stored to, if there is room.
+  static constexpr int buffers = 2 * stage_bytes(stage_k) <= 65536 ? 2 : 1;
+  static constexpr int vector = 16 / static_cast<int>(sizeof(input));
+  /// Vectors of activations that a thread stages at a time.
+  static constexpr int vectors = ceil_div(stage_k / vector * Rows, split_threads);
+  /// Activations; later the splits' sums.
   static constexpr int storage_floats =
-      splits * Rows * (splits > 1 ? max_of(stage_k, columns) : stage_k);  // x, later the splits' sums
+      max_of(buffers * splits * stage_floats, splits > 1 ? splits * Rows * columns : 0);
+
+  /// Threads of a split that get columns, so that so many multiprocessors have as much to do each.
+  RATIFY_HD static int lanes(int n, int multiprocessors) {
+    int const each = ceil_div(n, max_of(multiprocessors, 1));
+    int const tile = ceil_div(each, ceil_div(each, columns));
+    return min_of(max_of(ceil_div(tile, thread_columns), 8), split_threads);
+  }
 };
 
 }  // namespace detail
