@@ -192,6 +192,7 @@ TEST_CASE("append writes nothing for lengths and pages out of range") {
   SUBCASE("query_start past the rows") { c.query_start = {0, 100, 6, 9}; }
   SUBCASE("query_start negative") { c.query_start = {-7, 3, 6, 9}; }
   SUBCASE("query_start falls") { c.query_start = {0, 3, -1, 9}; }
+  SUBCASE("query_start of rows that another request has") { c.query_start = {0, 4, 2, 9}; }
   SUBCASE("query_start at the limits of int") { c.query_start = {INT32_MIN, INT32_MAX, 6, 9}; }
   SUBCASE("page negative") { c.table.assign(c.table.size(), -1); }
   check(c);

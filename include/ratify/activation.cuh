@@ -21,7 +21,7 @@ inline constexpr bool is_supported_sigmoid_gate = detail::sigmoid_gate_support<P
 ///
 /// @tparam Policy derives from `gating_policy`
 /// Parameters: `gating_params`: a and b [rows, value_heads], each with a row stride; a_log and dt_bias [value_heads]; g
-/// and beta [rows, value_heads], dense. g and beta must not overlap inputs. g is never NaN for numbers: an overflowing
+/// and beta [rows, value_heads], dense, which must not overlap inputs. g is never NaN for numbers: an overflowing
 /// exp(a_log) gives -inf (decay 0) or, where softplus underflows, what the product is mathematically. Reads a and b
 /// once and writes 8 bytes an element. No workspace.
 /// Status: unsupported with the rule's text; launch_failed.
@@ -64,7 +64,8 @@ struct silu_and_mul : detail::operation<silu_and_mul<Policy>, silu_and_mul_param
 /// @tparam Policy derives from `sigmoid_gate_policy`
 /// Parameters: `sigmoid_gate_params`: x, gate and out [rows, heads, head_dim], each with a row and a head stride; out
 /// may be x where formats and strides are equal, and must not overlap gate. Reads and writes each element once. No
-/// workspace. Status: unsupported with the rule's text; launch_failed.
+/// workspace.
+/// Status: unsupported with the rule's text; launch_failed.
 template <class Policy>
 struct sigmoid_gate : detail::operation<sigmoid_gate<Policy>, sigmoid_gate_params<Policy>> {
   RATIFY_SIGMOID_GATE_RULES(RATIFY_RULE_ASSERT)

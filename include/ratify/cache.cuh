@@ -17,12 +17,14 @@ inline constexpr bool is_supported_append = detail::append_support<Policy>::valu
 ///
 /// @tparam Policy derives from `append_policy`
 /// Parameters: `append_params`: k and v [rows, kv_heads, head_dim]; k_pages and v_pages [pages, page_size, kv_heads,
-/// head_dim], tokens of page_size to a page; strides in elements, any alignment. Row i of a request's n goes to
-/// position context_len - n + i. Preconditions: block_table entries of new tokens are pages or negative; requests share
-/// no page that is written; pages do not overlap inputs. Lengths and pages are read on the device. A request whose
-/// query_start or context_len is out of range (context_len: 0 to max_pages * page_size), and a row whose page is
-/// negative, writes nothing. Rows before position 0 are skipped. Bytes of other tokens are untouched. Reads each row
-/// once and writes each stored element once. No workspace. Status: unsupported with the rule's text; launch_failed.
+/// head_dim], page_size in tokens; strides in elements, any alignment. Row i of a request's n goes to position
+/// context_len - n + i. Preconditions: block_table entries of new tokens are pages or negative; requests share no page
+/// that is written; pages do not overlap inputs.
+/// Lengths and pages are read on the device. A request whose query_start or context_len is out of range (context_len: 0
+/// to max_pages * page_size) or whose rows another before it has, and a row whose page is negative, writes nothing.
+/// Rows before position 0 are skipped. Bytes of other tokens are untouched. Reads each row once and writes each stored
+/// element once. No workspace.
+/// Status: unsupported with the rule's text; launch_failed.
 template <class Policy>
 struct append : detail::operation<append<Policy>, append_params<Policy>> {
   RATIFY_APPEND_RULES(RATIFY_RULE_ASSERT)

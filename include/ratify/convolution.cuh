@@ -24,7 +24,8 @@ inline constexpr bool is_supported_convolution = detail::convolution_support<Pol
 /// written; so do a slot below -1 or past `slots`, kept outside 0..T, fresh other than 0 and 1, fresh with kept rows,
 /// and rows outside the launch, beyond T, or that a request before it has (those stay that request's). A round of n
 /// rows writes the first width - 1 + n places of its slot. Reads and writes each input once and each output once. No
-/// workspace. Status: unsupported where a launch rule fails (the text names the parameter).
+/// workspace.
+/// Status: unsupported where a launch rule fails (the text names the parameter).
 template <class Policy>
 struct convolution : detail::operation<convolution<Policy>, convolution_params<Policy>> {
   RATIFY_CONVOLUTION_RULES(RATIFY_RULE_ASSERT)

@@ -17,8 +17,8 @@ inline constexpr bool is_supported_decode = detail::decode_support<Policy>::valu
 /// same bits.
 ///
 /// @tparam Policy derives from `decode_policy`
-/// Parameters: `decode_params`: codes [count], one a byte (e2m1: the low nibble), any alignment; values [count]; they
-/// must not overlap. Reads each code once and writes 4 (FP16: 2) bytes a code. No workspace.
+/// Parameters: `decode_params`: codes [count], one a byte (e2m1: the low nibble), any alignment; values [count], which
+/// must not overlap codes. Reads each code once and writes 4 (FP16: 2) bytes a code. No workspace.
 /// Status: unsupported with the rule's text; launch_failed.
 /// Formats: OCP 8-bit Floating Point Specification (e4m3, e5m2), OCP Microscaling Formats (e2m1).
 template <class Policy>

@@ -23,9 +23,12 @@ struct append_case {
 
   /// What the pages hold afterwards.
   void append() {
+    int taken = 0;  // rows before this one are other requests'
     for (int r = 0; r < requests(); ++r) {
-      int const begin = query_start[size_t(r)], end = query_start[size_t(r) + 1], n = end - begin;
-      if (begin < 0 || end < begin || end > rows()) continue;
+      int const begin = query_start[size_t(r)], end = query_start[size_t(r) + 1];
+      if (begin < taken || end < begin || end > rows()) continue;
+      int const n = end - begin;
+      taken = end;
       if (context_len[size_t(r)] < 0 || context_len[size_t(r)] > max_pages * page_size) continue;
       for (int i = 0; i < n; ++i) {
         int const position = context_len[size_t(r)] - n + i;

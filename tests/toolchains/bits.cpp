@@ -84,6 +84,29 @@ void run(typename Operation::params const& p, ratify::host_executor& on) {
   }
 }
 
+/// Eight rows of one request: one key head, two value heads.
+struct recurrence_rows {
+  std::vector<ratify::f16> q = numbers<ratify::f16>(8 * 128), k = numbers<ratify::f16>(8 * 128),
+                           v = numbers<ratify::f16>(8 * 256);
+  int32_t starts[2] = {0, 8};
+
+  template <class Policy>
+  typename ratify::recurrence<Policy>::params params(std::vector<float>& out) const {
+    typename ratify::recurrence<Policy>::params p;
+    p.q = {q.data(), 128, 128};
+    p.k = {k.data(), 128, 128};
+    p.v = {v.data(), 256, 128};
+    p.slot_stride = 2 * 128 * 128;
+    p.query_start = starts;
+    p.out = {out.data(), 256, 128};
+    p.rows = p.max_rows = 8;
+    p.requests = p.key_heads = 1;
+    p.value_heads = 2;
+    p.scale = 0.0883883461f;
+    return p;
+  }
+};
+
 }  // namespace
 
 int main() {
@@ -120,34 +143,24 @@ int main() {
   }
   {
     using op = ratify::recurrence<matched_recurrence>;
-    auto const q = numbers<ratify::f16>(8 * 128), k = numbers<ratify::f16>(8 * 128), v = numbers<ratify::f16>(8 * 256);
+    recurrence_rows const rows;
     auto g = numbers<float>(16), beta = numbers<float>(16), pool = numbers<float>(9 * 2 * 128 * 128);
     for (auto& x : g) x = ratify::detail::negate(ratify::detail::magnitude(x));
     int32_t const slots[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     std::vector<float> out(8 * 256);
-    op::params p;
-    p.q = {q.data(), 128, 128};
-    p.k = {k.data(), 128, 128};
-    p.v = {v.data(), 256, 128};
+    auto p = rows.params<matched_recurrence>(out);
     p.g = g.data();
     p.beta = beta.data();
     p.state_pool = pool.data();
-    p.slot_stride = 2 * 128 * 128;
-    p.query_start = starts;
     p.initial_slot = p.selector = zero;
     p.snapshot_slot = {slots, 8};
-    p.out = {out.data(), 256, 128};
-    p.rows = p.max_rows = 8;
-    p.requests = p.key_heads = 1;
-    p.value_heads = 2;
-    p.scale = 0.0883883461f;
     run<op>(p, on);
     digest("recurrence", out.data(), out.size() * sizeof(float));
     digest("states", pool.data(), pool.size() * sizeof(float));
   }
   {
     using op = ratify::recurrence<replayed_recurrence>;
-    auto const q = numbers<ratify::f16>(8 * 128), k = numbers<ratify::f16>(8 * 128), v = numbers<ratify::f16>(8 * 256);
+    recurrence_rows const rows;
     auto const a = numbers<float>(16), b = numbers<float>(16), a_log = numbers<float>(2), dt_bias = numbers<float>(2);
     auto pool = numbers<float>(2 * 128 * 128), ring_k = numbers<float>(16 * 128), ring_u = numbers<float>(16 * 256),
          ring_g = numbers<float>(16 * 2);
@@ -155,17 +168,12 @@ int main() {
     for (auto& x : ring_k) x *= 0.125f;
     int32_t const start[] = {13}, count[] = {8}, flush[] = {1};
     std::vector<float> out(8 * 256);
-    op::params p;
-    p.q = {q.data(), 128, 128};
-    p.k = {k.data(), 128, 128};
-    p.v = {v.data(), 256, 128};
+    auto p = rows.params<replayed_recurrence>(out);
     p.a = {a.data(), 2};
     p.b = {b.data(), 2};
     p.a_log = a_log.data();
     p.dt_bias = dt_bias.data();
     p.state_pool = pool.data();
-    p.slot_stride = 2 * 128 * 128;
-    p.query_start = starts;
     p.slot = zero;
     p.ring_start = start;
     p.ring_count = count;
@@ -174,11 +182,6 @@ int main() {
     p.ring_u = {ring_u.data(), 16 * 256};
     p.ring_g = {ring_g.data(), 16 * 2};
     p.ring_places = 16;
-    p.out = {out.data(), 256, 128};
-    p.rows = p.max_rows = 8;
-    p.requests = p.key_heads = 1;
-    p.value_heads = 2;
-    p.scale = 0.0883883461f;
     run<op>(p, on);
     digest("replay", out.data(), out.size() * sizeof(float));
     digest("checkpoint", pool.data(), pool.size() * sizeof(float));

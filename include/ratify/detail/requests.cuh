@@ -20,15 +20,24 @@ RATIFY_HD inline bool all_claim_rows(int32_t const* query_start, int requests, i
   return good;
 }
 
-/// Whether this one does; walks all before it.
-RATIFY_HD inline bool claims_rows(int32_t const* query_start, int request, int rows) {
-  bool claims = false;
-  for (int r = 0, next = 0; r <= request; ++r) {
-    int const begin = query_start[r], end = query_start[r + 1];
-    claims = begin >= next && end >= begin && end <= rows;
-    if (claims) next = end;
+/// Asked of each request in order, whether it claims its rows.
+class row_claims {
+ public:
+  RATIFY_HD explicit row_claims(int rows) : rows_(rows) {}
+  RATIFY_HD bool take(int begin, int end) {
+    bool const claims = begin >= next_ && begin <= end && end <= rows_;
+    if (claims) next_ = end;
+    return claims;
   }
-  return claims;
+ private:
+  int rows_, next_ = 0;
+};
+
+/// Whether this request claims its rows; walks all before it.
+RATIFY_HD inline bool claims_rows(int32_t const* query_start, int request, int rows) {
+  row_claims claims(rows);
+  for (int r = 0; r < request; ++r) (void)claims.take(query_start[r], query_start[r + 1]);
+  return claims.take(query_start[request], query_start[request + 1]);
 }
 
 struct row_range {
@@ -39,7 +48,7 @@ struct row_range {
 class unclaimed_rows {
  public:
   RATIFY_HD unclaimed_rows(int32_t const* query_start, int requests, int rows, row_range range)
-      : query_start_(query_start), requests_(requests), rows_(rows), left_(range) {}
+      : query_start_(query_start), requests_(requests), claims_(rows), left_(range) {}
 
   RATIFY_HD bool next(row_range& run) {
     while (left_.begin < left_.end) {
@@ -50,8 +59,7 @@ class unclaimed_rows {
       }
       int const begin = query_start_[request_], end = query_start_[request_ + 1];
       ++request_;
-      if (begin < next_ || end < begin || end > rows_) continue;
-      next_ = end;
+      if (!claims_.take(begin, end)) continue;
       left_.begin = max_of(left_.begin, end);
       if (before.begin < begin) return run = {before.begin, min_of(begin, before.end)}, true;
     }
@@ -59,9 +67,10 @@ class unclaimed_rows {
   }
  private:
   int32_t const* query_start_;
-  int requests_, rows_;
+  int requests_;
+  row_claims claims_;
   row_range left_;
-  int request_ = 0, next_ = 0;
+  int request_ = 0;
 };
 
 }  // namespace detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ratify/detail/cache_traits.cuh>
+#include <ratify/detail/requests.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 namespace device {
@@ -20,13 +21,14 @@ struct cache_place {
 };
 
 /// The place of row `row`: of the n rows of its request, row i goes to position context_len - n + i. Nowhere if the row
-/// belongs to no request, stands before position 0, its page is negative, or its request's numbers contradict the
-/// capacities.
+/// belongs to no request (of two that have it, to the first), stands before position 0, its page is negative, or its
+/// request's numbers contradict the capacities.
 template <class Policy>
 RATIFY_HD inline cache_place place_of_row(append_params<Policy> const& p, int row) {
+  detail::row_claims claims(p.rows);
   for (int r = 0; r < p.requests; ++r) {
     int const begin = p.query_start[r], end = p.query_start[r + 1];
-    if (begin < 0 || end > p.rows || row < begin || row >= end) continue;
+    if (!claims.take(begin, end) || row < begin || row >= end) continue;
     int const context = p.context_len[r];
     // Both at most 2^31 - 1 and not negative, or not looked at: the difference does not overflow.
     if (context < 0 || context > int64_t{p.max_pages} * p.page_size) return {};
