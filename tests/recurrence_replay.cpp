@@ -6,6 +6,7 @@
 #include "support/executors.hpp"
 #include "support/far_memory.hpp"
 #include "support/random.hpp"
+#include "support/ranges.hpp"
 #include "support/recurrence.hpp"
 #include "support/refusal.hpp"
 
@@ -660,6 +661,15 @@ TEST_CASE("replay and read: ill-formed requests give zeros and write nothing, th
     on_each_executor([&](auto& on) {
       CHECK(bit_difference(run_read<small_read>(on, s, in, r), run_read<small_read>(on, s, in, retired)) == "");
     });
+  }
+  for (auto const& range : ill_formed_ranges()) {
+    CAPTURE(range.given[1]);
+    auto r = good, meant = good;
+    r.query_start = range.given;
+    meant.query_start = range.meant;
+    for (int request : range.retired) meant.slot[static_cast<size_t>(request)] = -1;
+    auto const meant_out = reference::recurrence_replay(s, in, meant);
+    on_each_executor([&](auto& on) { check_outcome<small_replay>(on, s, in, r, meant_out, meant); });
   }
   auto idle = good;
   idle.query_start = {0, 2, 2, 5};
