@@ -338,10 +338,10 @@ struct acceptance_p : ratify::acceptance_policy {
   using logit_format = float;
   static constexpr acceptance_rule rule = Rule;
 #if !defined(__CUDACC_RTC__)
-  static constexpr operation_description description{
-      "acceptance",
-      "ratify/acceptance.cuh",
-      {"acceptance_row_kernel<$, 32>", "acceptance_row_kernel<$, 512>", "acceptance_kernel<$>"}};
+  static constexpr operation_description description{"acceptance",
+                                                     "ratify/acceptance.cuh",
+                                                     {"acceptance_piece_kernel<$>", "acceptance_row_kernel<$, 32>",
+                                                      "acceptance_row_kernel<$, 512>", "acceptance_kernel<$>"}};
   template <class Visitor>
   static void knobs(Visitor&& visit) {
     visit("rule", Rule);

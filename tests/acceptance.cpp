@@ -139,7 +139,7 @@ struct launched {
   std::vector<int32_t> row_tokens() {
     using kernel = ratify::detail::acceptance_row_kernel<Policy, Threads>;
     memory<int32_t> out(on, rows);
-    auto const s = on.run(ratify::stage<kernel>{{p.rows}, {p, out.data()}});
+    auto const s = on.run(ratify::stage<kernel>{{p.rows}, {p, {}, out.data()}});
     REQUIRE_MESSAGE(s, s.reason());
     return out.read();
   }
@@ -638,7 +638,7 @@ TEST_CASE("shards of 248320 logits give what the whole gives") {
     b.requests.push_back(r);
   }
   auto const expected = twin(b);
-  for (int shards : {2, 4, 7, 8}) {
+  for (int shards : {2, 4, 7, 8, 30, 40}) {
     b.shards = shards;
     on_each_executor([&](auto& on) {
       check_equal(run(on, b), expected);
@@ -1077,10 +1077,10 @@ TEST_CASE("S6 tokens are the same with and without drafts, at every temperature"
 
 TEST_CASE("acceptance of every vocabulary around the sizes where the way of searching changes") {
   random_source random(7);
-  for (int vocab : {127, 128, 129, 2047, 2048, 2049, 4096, 4097}) {
+  for (int vocab : {127, 128, 129, 2047, 2048, 2049, 4096, 4097, 8192, 8193, 8257, 16384, 16385}) {
     batch b;
     b.vocab = vocab;
-    for (int top_k : {0, 20, 32, 33, 511, 512, 513, 600}) {
+    for (int top_k : {0, 1, 20, 32, 33, 63, 64, 65, 511, 512, 513, 600}) {
       reference::request r;
       r.rows = {random_row<float>(random, vocab)};
       r.top_k = top_k;

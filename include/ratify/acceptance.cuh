@@ -41,9 +41,11 @@ inline constexpr bool is_supported_acceptance_summary = detail::acceptance_summa
 /// negative, a top_p outside 0..1, or a top_k below -1, which only the device can see, makes all rows of its request
 /// bad: nothing is emitted and finish is 3 (2 where the limit allows no token anyway). Under rejection a draft whose
 /// distribution has a weight that is negative, infinite or NaN, or no weight at all, is replaced by a draw from p, and
-/// is accepted if that draw gives it. Reads the logits once (greedy), twice (small top_k), or 4 to 13 times (what
+/// is accepted if that draw gives it. Reads the logits once (greedy), twice (small top_k), or 4 to 14 times (what
 /// reading does after the first time comes from cache); a rejected draft adds up to 8 times, and so often `draft_probs`
-/// too. Workspace: 4 bytes a row, may hold anything. Status: `unsupported` with the rule's text.
+/// too. Rows of more than 8192 logits are read by a block for each 8192 if top_k is 1 to 64 or the row greedy, else by
+/// one. Workspace: 4 bytes a row, and 512 for each 8192 logits of longer rows; may hold anything. Status: `unsupported`
+/// with the rule's text.
 template <class Policy>
 struct acceptance : detail::operation<acceptance<Policy>, acceptance_params<Policy>> {
   RATIFY_ACCEPTANCE_RULES(RATIFY_RULE_ASSERT)
@@ -51,21 +53,35 @@ struct acceptance : detail::operation<acceptance<Policy>, acceptance_params<Poli
     return detail::acceptance_support<Policy>::reason(p);
   }
   static size_t scratch_bytes(acceptance_params<Policy> const& p) {
-    return static_cast<size_t>(p.rows) * sizeof(int32_t);
+    return piece_bytes(p) + static_cast<size_t>(p.rows) * sizeof(int32_t);
   }
   template <class Executor, class Visitor>
   static status stages(acceptance_params<Policy> const& p, workspace w, Executor const&, Visitor&& visit) {
     if (p.rows == 0 || p.requests == 0) return {};
-    detail::acceptance_kernel_params<Policy> const all{p, static_cast<int32_t*>(w.pointer)};
-    int64_t entries = p.vocab;
-    if constexpr (RATIFY_STD::is_same_v<typename Policy::logit_format, acceptance_word>)
-      entries = int64_t{p.shards} * p.shard_vocab;
-    status s = entries <= detail::one_warp_entries
-                   ? visit(stage<detail::acceptance_row_kernel<Policy, 32>>{{p.rows}, all})
-                   : visit(stage<detail::acceptance_row_kernel<Policy, 512>>{{p.rows}, all});
+    detail::acceptance_kernel_params<Policy> all{p, {}, detail::workspace_at<int32_t>(w, piece_bytes(p))};
+    status s;
+    if constexpr (!is_summarised) {
+      if (piece_bytes(p) > 0) {
+        int const pieces = p.shards * detail::pieces_of_shard(p);
+        all.pieces = {static_cast<acceptance_word*>(w.pointer), int64_t{pieces} * detail::acceptance_piece_places};
+        s = visit(stage<detail::acceptance_piece_kernel<Policy>>{{p.rows, pieces}, all});
+      }
+    }
+    int64_t const entries = is_summarised ? int64_t{p.shards} * p.shard_vocab : p.vocab;
+    if (s)
+      s = entries <= detail::one_warp_entries ? visit(stage<detail::acceptance_row_kernel<Policy, 32>>{{p.rows}, all})
+                                              : visit(stage<detail::acceptance_row_kernel<Policy, 512>>{{p.rows}, all});
     using kernel = detail::acceptance_kernel<Policy>;
     if (s) s = visit(stage<kernel>{{detail::elementwise_blocks<kernel>(p.requests)}, all});
     return s;
+  }
+ private:
+  static constexpr bool is_summarised = std::is_same_v<typename Policy::logit_format, acceptance_word>;
+  /// Of the summaries of pieces.
+  static size_t piece_bytes(acceptance_params<Policy> const& p) {
+    if (detail::pieces_of_shard(p) <= 1) return 0;
+    return static_cast<size_t>(p.rows) * p.shards * detail::pieces_of_shard(p) * detail::acceptance_piece_places *
+           sizeof(acceptance_word);
   }
 };
 

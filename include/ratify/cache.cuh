@@ -34,7 +34,7 @@ struct append : detail::operation<append<Policy>, append_params<Policy>> {
   static status stages(append_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
     using kernel = detail::append_kernel<Policy>;
     if (p.rows == 0) return {};
-    return visit(stage<kernel>{{p.rows}, p});
+    return visit(stage<kernel>{{p.rows, detail::ceil_div(p.kv_heads * p.head_dim, kernel::block_threads)}, p});
   }
 };
 

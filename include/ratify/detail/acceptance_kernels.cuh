@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A block a row draws the row's token or judges its draft; then a thread a request accepts.
+/// Blocks summarise the pieces of long rows, a block a row draws the row's token or judges its draft, then a thread a
+/// request accepts.
 #pragma once
 
 #include <ratify/detail/acceptance_traits.cuh>
@@ -44,6 +45,38 @@ RATIFY_HD inline request_rows owned_rows(int32_t const* query_start, int request
   return own;
 }
 
+/// A block a piece of a row.
+template <class Policy>
+struct acceptance_piece_kernel {
+  using params = acceptance_kernel_params<Policy>;
+  static constexpr char const* name = "acceptance_piece_kernel";
+  static constexpr int block_threads = 256;
+  template <class Block>
+  using shared_storage = device::draw_storage<Block>;
+
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const& all, shared_storage<Block>& storage) {
+    acceptance_params<Policy> const& p = all.p;
+    int const row = block.block_x(), piece = block.block_y();
+    int const request = request_of_row(p.query_start, p.requests, row);
+    request_rows const own = rows_of_request(p.query_start, request, p.rows, int64_t{p.max_drafts} + 1);
+    if (row < own.begin || row >= own.begin + own.count) return;
+    int const shard = piece / pieces_of_shard(p), begin = piece % pieces_of_shard(p) * acceptance_piece_ids;
+    int const shard_ids = p.shards > 1 ? p.shard_vocab : p.vocab, first_id = shard * shard_ids;
+    // The last shard may have fewer pieces than the others.
+    int const ids = min_of(acceptance_piece_ids, min_of(shard_ids, p.vocab - first_id) - begin);
+    acceptance_word* const words = all.pieces.row(row) + int64_t{piece} * acceptance_piece_places;
+    if (ids <= 0) {
+      for (int i = block.thread(); i < acceptance_piece_places; i += block_threads) words[i].bits = 0;
+      return;
+    }
+    device::sampling const how{p.temperature[request], p.top_p[request], p.top_k[request]};
+    device::summarise_row(block, p.logits.row(row) + shard * p.shard_stride + begin, ids, first_id + begin, how, words,
+                          acceptance_piece_places, storage);
+  }
+};
+
 /// `Threads` is no arithmetic: any number gives the same tokens.
 template <class Policy, int Threads>
 struct acceptance_row_kernel {
@@ -64,7 +97,7 @@ struct acceptance_row_kernel {
     if (row >= own.begin && row < own.begin + own.count) {
       device::sampling const how{p.temperature[request], p.top_p[request], p.top_k[request]};
       if (device::is_valid(how))
-        out = row_token(block, p, request, row - own.begin, own.count - 1, p.logits.row(row), how, storage);
+        out = row_token(block, all, request, row, own, how, storage);
       else
         out.bad = true;
     }
@@ -87,13 +120,30 @@ struct acceptance_row_kernel {
                                                                p.shards > 1 ? p.shard_vocab : p.vocab, p.shard_stride};
   }
 
-  /// Row t of a request of n drafts.
   RATIFY_ANY_BLOCK
   template <class Block>
-  RATIFY_HD static device::drawn row_token(Block const& block, acceptance_params<Policy> const& p, int request, int t,
-                                           int n, typename Policy::logit_format const* row, device::sampling const& how,
+  RATIFY_HD static device::drawn row_token(Block const& block, params const& all, int request, int row,
+                                           request_rows const& own, device::sampling const& how,
                                            shared_storage<Block>& storage) {
-    auto const logits = view_of(p, row);
+    acceptance_params<Policy> const& p = all.p;
+    int const t = row - own.begin, n = own.count - 1;
+    if constexpr (!is_summarised) {
+      // The first piece is a whole one: it says whether top_k lets pieces be summarised.
+      if (all.pieces.data != nullptr && all.pieces.row(row)->bits != device::no_summary)
+        return draw_or_judge(block, p, request, t, n,
+                             device::summarised_row{all.pieces.row(row), p.vocab, p.shards * pieces_of_shard(p),
+                                                    acceptance_piece_places, acceptance_piece_places},
+                             how, storage);
+    }
+    return draw_or_judge(block, p, request, t, n, view_of(p, p.logits.row(row)), how, storage);
+  }
+
+  /// Row t of a request of n drafts.
+  RATIFY_ANY_BLOCK
+  template <class Block, class Row>
+  RATIFY_HD static device::drawn draw_or_judge(Block const& block, acceptance_params<Policy> const& p, int request,
+                                               int t, int n, Row const& logits, device::sampling const& how,
+                                               shared_storage<Block>& storage) {
     auto const seed = static_cast<uint64_t>(p.seed[request]);
     uint64_t const position = static_cast<uint64_t>(p.position[request]) + static_cast<uint64_t>(t);
     if constexpr (static_cast<acceptance_rule>(Policy::rule) == acceptance_rule::coupled) {

@@ -161,10 +161,24 @@ RATIFY_HD constexpr bool shards_hold(acceptance_params<Policy> const& p) {
                              int64_t{p.shards} * p.shard_vocab >= p.vocab);
 }
 
-/// What both kernels get.
+/// A long row is read by several blocks, a piece of a shard each: ids of a piece, and words of its summary, which is
+/// what decides where top_k is at most so many.
+inline constexpr int acceptance_piece_ids = 8192;
+inline constexpr int acceptance_piece_places = 64;
+
+/// Pieces of a shard of the logits; a row that is not long, or is summarised already, has one.
+template <class Policy>
+RATIFY_HD constexpr int pieces_of_shard(acceptance_params<Policy> const& p) {
+  if constexpr (RATIFY_STD::is_same_v<typename Policy::logit_format, acceptance_word>) return 1;
+  return ceil_div(p.shards > 1 ? p.shard_vocab : p.vocab, acceptance_piece_ids);
+}
+
+/// What the kernels get.
 template <class Policy>
 struct acceptance_kernel_params {
   acceptance_params<Policy> p;
+  rows_view<acceptance_word> pieces;  ///< [rows, shards * pieces_of_shard, acceptance_piece_places] of scratch; null
+                                      ///< where a shard is one piece
   int32_t* row_token;  ///< [rows] of scratch: what each row gives, which is its draft if accepted; -1 for a bad row
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One block a row.
+/// A thread an element of a row.
 #pragma once
 
 #include <ratify/detail/cache_traits.cuh>
@@ -19,7 +19,9 @@ struct append_kernel {
   RATIFY_ANY_BLOCK
   template <class Block>
   RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>&) {
-    device::append_row(block, p, block.block_x(), device::place_of_row(p, block.block_x()));
+    int const row = block.block_x(), i = block.block_y() * block_threads + block.thread();
+    auto const place = device::place_of_row(p, row);
+    if (place.page >= 0 && i < p.kv_heads * p.head_dim) device::append_element(p, row, place, i);
   }
 };
 

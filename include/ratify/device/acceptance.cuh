@@ -484,12 +484,11 @@ RATIFY_HD inline selected select(Block const& block, weighed_row<Row, Shares> co
                     : select_in_row(block, row, kind, target, storage);
 }
 
-/// The first entry's word; `own` becomes that of the thread's own entries.
+/// The first entry's word. Leaves the first word of each thread's own entries in `collective.value`.
 RATIFY_ANY_BLOCK
 template <class Block, class Row>
-RATIFY_HD inline uint64_t first_word(Block const& block, Row const& row, uint64_t& own,
-                                     selection_storage<Block>& storage) {
-  own = 0;
+RATIFY_HD inline uint64_t first_word(Block const& block, Row const& row, selection_storage<Block>& storage) {
+  uint64_t own = 0;
   for (int s = 0; s < row.shards(); ++s) {
     auto const shard = row.shard(s);
     for (int first = block.thread(); first < shard.count; first += words_at_once * Block::threads) {
@@ -503,11 +502,34 @@ RATIFY_HD inline uint64_t first_word(Block const& block, Row const& row, uint64_
   return block_max(block, own, storage.collective);
 }
 
+/// After `first_word`: a bound from below of the word that is `top_k`-th in order, which few words exceed by much
+/// unless the row is arranged so: the k-th largest of the first words of groups of threads. 1 if there are too few.
+RATIFY_ANY_BLOCK
+template <class Block>
+RATIFY_HD inline uint64_t bound_of_first(Block const& block, int top_k, selection_storage<Block>& storage) {
+  // Everyone is compared with everyone: fewer groups where they are twice what is asked for.
+  constexpr int few = min_of(Block::threads, 128);
+  int const groups = 2 * top_k <= few ? few : Block::threads, t = block.thread();
+  uint64_t best = 0;
+  if (t < groups) {
+    for (int i = t; i < Block::threads; i += groups) best = max_of(best, storage.collective.value[i]);
+    storage.weight[t] = best;
+  }
+  block.barrier();
+  if (t < groups) {
+    int above = 0;
+    for (int i = 0; i < groups; ++i) above += storage.weight[i] > best ? 1 : 0;
+    if (above == top_k - 1 && best != 0) storage.bound = best;
+  }
+  block.barrier();
+  return storage.bound;
+}
+
 /// After `first_word`: puts the first `top_k` entries (all if it is off) into the list, if that is worth it, with
 /// `row.lowest` the word of the last one; others in the list lie below. @return entries in the list; 0: it is not used
 RATIFY_ANY_BLOCK
 template <class Block, class Row, class Shares>
-RATIFY_HD inline int list_first(Block const& block, weighed_row<Row, Shares>& row, int top_k, uint64_t own,
+RATIFY_HD inline int list_first(Block const& block, weighed_row<Row, Shares>& row, int top_k,
                                 selection_storage<Block>& storage) {
   int const vocab = row.logits.vocab;
   row.lowest = 1;
@@ -516,14 +538,10 @@ RATIFY_HD inline int list_first(Block const& block, weighed_row<Row, Shares>& ro
   uint64_t const most = static_cast<uint64_t>(top_k);
   int listed = 0;
   if (top_k <= Block::threads) {
-    // The k-th largest of the threads' own maxima is a bound from below of the k-th largest entry.
-    int above = 0;
-    for (int i = 0; i < Block::threads; ++i) above += storage.collective.value[i] > own ? 1 : 0;
-    if (above == top_k - 1 && own != 0) storage.bound = own;
-    block.barrier();
-    int const n = gather_words(block, row, storage.bound, storage);
+    uint64_t const bound = bound_of_first(block, top_k, storage);
+    int const n = gather_words(block, row, bound, storage);
     if (n <= selection_places) listed = n;
-    if (listed > 0) row.lowest = storage.bound;
+    if (listed > 0) row.lowest = bound;
   }
   if (listed == 0) {
     sum_by_digit(block, row, entry_weight::one, 0, 0, false, storage.coarse, storage);
@@ -544,8 +562,7 @@ RATIFY_ANY_BLOCK
 template <class Block, class Row, class Shares>
 RATIFY_HD inline kept_entries find_kept(Block const& block, weighed_row<Row, Shares>& row, device::sampling const& how,
                                         selection_storage<Block>& storage) {
-  uint64_t own = 0;
-  uint64_t const top = first_word(block, row.logits, own, storage);
+  uint64_t const top = first_word(block, row.logits, storage);
   uint32_t const key = device::key_of_word(top), plus_infinity = 0xff800000u, minus_infinity = 0x007fffffu;
   if (key > plus_infinity || key <= minus_infinity) return {true, {-1, true}, 0, 0};
   if (key == plus_infinity || less(how.temperature, 1e-5f) || how.top_k == 1)
@@ -553,7 +570,7 @@ RATIFY_HD inline kept_entries find_kept(Block const& block, weighed_row<Row, Sha
 
   row.maximum = device::value_of_key(key);
   row.temperature = how.temperature;
-  int const listed = list_first(block, row, how.top_k, own, storage);
+  int const listed = list_first(block, row, how.top_k, storage);
   uint64_t total = weigh(block, row, entry_weight::mass, listed, storage);
   if (bits(how.top_p) != 0x3f800000u) {
     selected const last =
@@ -671,10 +688,9 @@ RATIFY_HD inline void summarise_row(Block const& block, Format const* logits, in
     words[i].bits = i == 0 && most > places ? no_summary : 0;
   if (most > places) return;
   weighed_row<logits_row<Format>, no_shares> row{whole_row(logits, vocab), 0, 0, 1, {}};
-  uint64_t own = 0;
-  (void)first_word(block, row.logits, own, storage);
+  (void)first_word(block, row.logits, storage);
   block.barrier();  // the words above are written
-  int listed = list_first(block, row, most, own, storage);
+  int listed = list_first(block, row, most, storage);
   if (listed == 0) listed = gather_words(block, row, 1, storage);
   for (int i = block.thread(); i < listed; i += Block::threads) {
     uint64_t const word = storage.word[i];

@@ -39,20 +39,15 @@ RATIFY_HD inline cache_place place_of_row(append_params<Policy> const& p, int ro
   return {};
 }
 
-/// Writes K and V of one row, the work shared out over the threads of a block. No barrier.
-RATIFY_ANY_BLOCK
-template <class Policy, class Block>
-RATIFY_HD void append_row(Block const& block, append_params<Policy> const& p, int row, cache_place place) {
+/// Writes element `i` of the heads of one row, of K and of V: i is head * head_dim + d.
+template <class Policy>
+RATIFY_HD void append_element(append_params<Policy> const& p, int row, cache_place place, int i) {
   using kv_format = typename Policy::kv_format;
-  if (place.page < 0) return;
-  int const elements = p.kv_heads * p.head_dim;
-  for (int i = block.thread(); i < elements; i += Block::threads) {
-    int const head = i / p.head_dim, d = i % p.head_dim;
-    p.k_pages.at(place.page, place.token, head)[d] =
-        quantize<kv_format>(to_float(p.k.at(row, head)[d]), p.k_scale[head * p.scale_stride]);
-    p.v_pages.at(place.page, place.token, head)[d] =
-        quantize<kv_format>(to_float(p.v.at(row, head)[d]), p.v_scale[head * p.scale_stride]);
-  }
+  int const head = i / p.head_dim, d = i % p.head_dim;
+  p.k_pages.at(place.page, place.token, head)[d] =
+      quantize<kv_format>(to_float(p.k.at(row, head)[d]), p.k_scale[head * p.scale_stride]);
+  p.v_pages.at(place.page, place.token, head)[d] =
+      quantize<kv_format>(to_float(p.v.at(row, head)[d]), p.v_scale[head * p.scale_stride]);
 }
 
 }  // namespace device
