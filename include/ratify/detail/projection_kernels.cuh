@@ -58,44 +58,67 @@ struct projection_kernel {
   }
 
   /// A split's activations of a stage on their way from memory to shared storage: a thread holds `vectors` pieces of 16
-  /// bytes. Rows past the last one repeat it: they are not stored.
-  struct staging {
-    static constexpr int threads = traits::split_threads, vector = traits::vector, vectors = traits::vectors;
-    vector16 raw[vectors];
+  /// bytes of one row. Rows past the last one repeat it: they are not stored.
+  class staging {
+   public:
+    /// For thread `member` of those that stage the columns [begin, end) of K.
+    RATIFY_HD staging(projection_params<Policy> const& p, int64_t first_row, int rows, int begin, int end,
+                      uint32_t member)
+        : x_(p.x.row(first_row + min_of(static_cast<int>(member % Rows), rows - 1))),
+          begin_(begin),
+          end_(end),
+          member_(member) {}
 
-    RATIFY_HD static int row(int member, int i) { return (member + i * threads) % Rows; }
-    /// Counted from the stage's first. Neighbours hold a row each, then a group each: the banks they store to differ.
-    RATIFY_HD static int column(int member, int i) {
-      constexpr int groups = traits::stage_k / nvfp4_group;
-      int const v = (member + i * threads) / Rows;
-      return v % groups * nvfp4_group + v / groups * vector;
-    }
-    RATIFY_HD static float* place(float* x, int column, int row) {
-      return x + column / nvfp4_group * traits::group_floats + column % nvfp4_group * Rows + row;
-    }
-
-    RATIFY_HD void fetch(projection_params<Policy> const& p, int64_t first_row, int rows, int first, int last,
-                         int member) {
+    /// @param offset of the stage from `begin`
+    RATIFY_HD void fetch(int offset) {
       RATIFY_UNROLL
-      for (int i = 0; i < vectors; ++i)
-        if (first + column(member, i) < last)
-          raw[i] = load_16_bytes(p.x.row(first_row + min_of(row(member, i), rows - 1)) + first + column(member, i));
+      for (uint32_t i = 0; i < vectors; ++i) {
+        int const k = begin_ + offset + static_cast<int>(column(i));
+        if (k < end_) raw_[i] = load_16_bytes(x_ + k);
+      }
     }
-    RATIFY_HD void put(float* x, int first, int last, int member) const {
+    RATIFY_HD void put(float* stage) const {
       RATIFY_UNROLL
-      for (int i = 0; i < vectors; ++i) {
-        if (first + column(member, i) >= last) continue;
-        float* const to = place(x, column(member, i), row(member, i));
+      for (uint32_t i = 0; i < vectors; ++i) {
+        if (column(i) >= traits::stage_k) continue;
+        float* const to = stage + place(column(i)) + member_ % Rows;
         RATIFY_UNROLL
-        for (int e = 0; e < vector; ++e) to[e * Rows] = vector_element<typename traits::input>(raw[i], e);
+        for (int e = 0; e < traits::vector; ++e) to[e * Rows] = element(raw_[i], e);
       }
     }
     /// Both, of elements that do not lie on 16 bytes.
-    RATIFY_HD static void copy(projection_params<Policy> const& p, int64_t first_row, int rows, int first, int last,
-                               int member, float* x) {
-      for (int i = member; i < (last - first) * Rows; i += threads)
-        *place(x, i / Rows, i % Rows) = to_float(p.x.row(first_row + min_of(i % Rows, rows - 1))[first + i / Rows]);
+    RATIFY_HD void copy(int offset, float* stage) const {
+      for (uint32_t column = member_ / Rows; column < traits::stage_k; column += threads / Rows)
+        if (int const k = begin_ + offset + static_cast<int>(column); k < end_)
+          stage[place(column) + member_ % Rows] = to_float(x_[k]);
     }
+   private:
+    using input = typename Policy::input_format;
+    static constexpr uint32_t threads = traits::split_threads, vector = traits::vector, vectors = traits::vectors;
+    static_assert(threads % Rows == 0, "ratify: a thread stages one row");
+
+    /// Of piece i, counted from the stage's first. Neighbours hold a row each, then a group each: the banks they store
+    /// to differ.
+    RATIFY_HD uint32_t column(uint32_t i) const {
+      constexpr uint32_t groups = traits::stage_k / nvfp4_group;
+      uint32_t const v = member_ / Rows + i * (threads / Rows);
+      return v % groups * nvfp4_group + v / groups * vector;
+    }
+    RATIFY_HD static uint32_t place(uint32_t column) {
+      return column / nvfp4_group * traits::group_floats + column % nvfp4_group * Rows;
+    }
+    /// NaNs as they are: a sum that one joins is made canonical where it is stored.
+    RATIFY_HD static float element(vector16 const& v, int e) {
+      if constexpr (RATIFY_STD::is_same_v<input, f16>)
+        return widened_f16_bits(static_cast<uint16_t>(v.word[e / 2] >> e % 2 * 16));
+      else
+        return vector_element<input>(v, e);
+    }
+
+    input const* x_;
+    int begin_, end_;
+    uint32_t member_;
+    vector16 raw_[vectors];
   };
 
   RATIFY_ANY_BLOCK
@@ -117,9 +140,9 @@ struct projection_kernel {
     int const begin = split_begin(split), end = split_begin(min_of(split + 1, splits));
     int const longest = static_cast<int>(ceil_div(blocks, int64_t{splits})) * projection_block;
 
-    // Of the split whose activations this thread stages.
-    int const staged_split = block.thread() / traits::split_threads, stager = block.thread() % traits::split_threads;
-    int const staged_begin = split_begin(staged_split), staged_end = split_begin(staged_split + 1);
+    int const staged_split = block.thread() / traits::split_threads;
+    staging next(p, first_row, rows, split_begin(staged_split), split_begin(staged_split + 1),
+                 static_cast<uint32_t>(block.thread()) % traits::split_threads);
 
     // A row of weights starts as the first one does if K is a multiple of what a wide read takes.
     alignment const by{p.k % step == 0 && aligned_to(p.w_packed, 16),
@@ -149,21 +172,17 @@ struct projection_kernel {
       for (int r = 0; r < Rows; ++r) sum[c][r] = 0.0f;
     }
 
-    staging next;
-    if (x_aligned) next.fetch(p, first_row, rows, staged_begin, min_of(staged_begin + stage_k, staged_end), stager);
+    if (x_aligned) next.fetch(0);
     for (int offset = 0; offset < longest; offset += stage_k) {
       if (traits::buffers == 1 && offset > 0) block.barrier();
       float* const buffer = storage.values + offset / stage_k % traits::buffers * splits * traits::stage_floats;
-      float* const staged = buffer + staged_split * traits::stage_floats;
-      auto const staged_to = [&](int first) { return min_of(first + stage_k, staged_end); };
-      int const staged_first = staged_begin + offset;
       if (x_aligned)
-        next.put(staged, staged_first, staged_to(staged_first), stager);
+        next.put(buffer + staged_split * traits::stage_floats);
       else
-        staging::copy(p, first_row, rows, staged_first, staged_to(staged_first), stager, staged);
+        next.copy(offset, buffer + staged_split * traits::stage_floats);
       block.barrier();
-      if (x_aligned) next.fetch(p, first_row, rows, staged_first + stage_k, staged_to(staged_first + stage_k), stager);
-      float const* const x = buffer + split * traits::stage_floats;
+      if (x_aligned) next.fetch(offset + stage_k);
+      float const* x = buffer + split * traits::stage_floats;
       int const first = begin + offset, last = min_of(first + stage_k, end);
       RATIFY_NO_UNROLL
       for (int k = first; k < last; k += step) {
@@ -174,7 +193,7 @@ struct projection_kernel {
           codes[1][c] = next_codes[c][1];
           if (k + step < end) load_codes(next_codes[c], packed[c], k + step, groups_at(k + step), by);
         }
-        if (k % projection_block == 0) {
+        if (static_cast<uint32_t>(k) % projection_block == 0) {
           int const next_block = k + projection_block;
           RATIFY_UNROLL
           for (int c = 0; c < mine; ++c) {
@@ -183,7 +202,7 @@ struct projection_kernel {
           }
         }
         RATIFY_UNROLL
-        for (int g = 0; g < 2; ++g) {
+        for (int g = 0; g < 2; ++g, x += traits::group_floats) {
           if (k + g * nvfp4_group >= last) break;
           float effective[mine];
           RATIFY_UNROLL
@@ -192,8 +211,7 @@ struct projection_kernel {
                 device::group_scale<Policy::effective_scale>(e4m3{static_cast<uint8_t>(scales[c])}, w_global[c]);
             scales[c] >>= 8;
           }
-          device::accumulate_group<Policy::effective_scale>(
-              codes[g], effective, x + ((k - first) / nvfp4_group + g) * traits::group_floats, sum);
+          device::accumulate_group<Policy::effective_scale>(codes[g], effective, x, sum);
         }
       }
     }

@@ -76,9 +76,10 @@ template <class Policy, int Rows>
 struct projection_traits {
   using input = typename Policy::input_format;
   static constexpr int splits = Policy::split_k;
-  // Two columns a thread: two chains on a CPU, half the reads of activations on a card. 32 rows are chains enough.
-  static constexpr int thread_columns = Rows <= 16 ? 2 : 1;
-  static constexpr int chosen_warps = splits == 1 ? 4 : splits <= 10 ? 2 : 1;
+  // Two columns a thread: two chains on a CPU, half the reads of activations on a card. Many rows are chains enough.
+  static constexpr int thread_columns = Rows <= 8 ? 2 : 1;
+  // Two warps leave room for the sums of many rows, and a thread enough registers.
+  static constexpr int chosen_warps = splits == 1 ? 4 : splits <= 10 && Rows <= 16 ? 2 : 1;
   static constexpr int column_warps = Policy::column_warps > 0 ? Policy::column_warps : chosen_warps;
   /// Threads that stage a split's activations, and the most that have columns of it: a launch may take fewer.
   static constexpr int split_threads = 32 * column_warps;
