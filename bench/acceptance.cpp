@@ -14,17 +14,16 @@ struct rejection_policy : ratify::acceptance_policy {
 constexpr int rows = 8, drafts = rows - 1, candidates = 16, vocabulary = 248320;
 
 struct operands {
-  explicit operands(card const& on)
+  operands(card const& on, int32_t k)
       : sets(rotated_sets(on, 4.0 * rows * vocabulary)),
         logits(on, static_cast<size_t>(sets) * rows * vocabulary, logit{}),
-        top_k(std::vector<int32_t>{20}),
+        top_k(std::vector<int32_t>{k}),
         limit(std::vector<int32_t>{rows}),
         starts(std::vector<int32_t>{0, rows}),
         out(static_cast<size_t>(3 * rows)),
         top_p(std::vector<float>{0.95f}),
         temperature(std::vector<float>{1}),
-        seed(std::vector<int64_t>{7}),
-        scratch(rows * sizeof(int32_t)) {
+        seed(std::vector<int64_t>{7}) {
     std::vector<int32_t> d, c;
     for (int s = 0; s < sets; ++s)
       for (int i = 0; i < drafts; ++i) {
@@ -34,6 +33,9 @@ struct operands {
     draft = buffer<int32_t>(d);
     candidate = buffer<int32_t>(c);
     q = buffer<float>(on, c.size(), uniform<float>{0.01f, 1});
+    using type = ratify::acceptance<ratify::acceptance_policy>;
+    scratch = buffer<unsigned char>(
+        type::workspace_bytes(params<ratify::acceptance_policy>(0), ratify::cuda_executor(on.stream)));
   }
 
   template <class Policy>
@@ -73,13 +75,13 @@ struct operands {
 };
 
 template <class Policy>
-void one_case(card const& on, options const& how, report& to, char const* what) {
+void one_case(card const& on, options const& how, report& to, char const* what, int32_t top_k) {
   measurement m;
   m.operation = "acceptance";
   m.shape = std::string("8x248320 ") + what;
   if (!how.wants_shape(m.shape)) return;
   ratify::cuda_executor gpu(on.stream, {how.programmatic});
-  operands const o(on);
+  operands const o(on, top_k);
   m.bytes = 4.0 * rows * vocabulary;
   m.rotated_bytes = m.bytes * o.sets;
   using type = ratify::acceptance<Policy>;
@@ -95,8 +97,9 @@ void one_case(card const& on, options const& how, report& to, char const* what) 
 }  // namespace
 
 void acceptance(card const& on, options const& how, report& to) {
-  one_case<ratify::acceptance_policy>(on, how, to, "coupled");
-  one_case<rejection_policy>(on, how, to, "rejection");
+  one_case<ratify::acceptance_policy>(on, how, to, "coupled", 20);
+  one_case<rejection_policy>(on, how, to, "rejection", 20);
+  one_case<ratify::acceptance_policy>(on, how, to, "coupled, top_k off", 0);
 }
 
 }  // namespace bench

@@ -221,12 +221,13 @@ TEST_CASE("draft_walk of the drafter's shape: twin, and q within its bound of FP
 
 TEST_CASE("draft_walk: of equal scores the lowest id; an entry that is there twice counts twice") {
   random_source random(302);
-  auto b = make_batch<sample>(random, 1, 1, 5, 4, 20);
-  auto& r = b.requests[0];
-  r.project.assign(4, 0.0f);
-  r.candidates = {9, 4, 17, 4, 30};
-  r.unary = {1.0f, 1.0f, 1.0f, 1.0f, 50.0f};  // the last one is no token
+  auto const any = make_batch<sample>(random, 1, 1, 5, 4, 20);
   on_each_executor([&](auto& on) {
+    auto b = any;
+    auto& r = b.requests[0];
+    r.project.assign(4, 0.0f);
+    r.candidates = {9, 4, 17, 4, 30};
+    r.unary = {1.0f, 1.0f, 1.0f, 1.0f, 50.0f};  // the last one is no token
     r.temperature = 0.0f;
     for (int mode = 0; mode < 2; ++mode) {
       auto const greedy = mode == 0 ? run<argmax>(on, b) : run<sample>(on, b);

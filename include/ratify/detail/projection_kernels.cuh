@@ -74,13 +74,13 @@ struct projection_kernel {
       RATIFY_UNROLL
       for (uint32_t i = 0; i < vectors; ++i) {
         int const k = begin_ + offset + static_cast<int>(column(i));
-        if (k < end_) raw_[i] = load_16_bytes(x_ + k);
+        if (is_piece(i) && k < end_) raw_[i] = load_16_bytes(x_ + k);
       }
     }
     RATIFY_HD void put(float* stage) const {
       RATIFY_UNROLL
       for (uint32_t i = 0; i < vectors; ++i) {
-        if (column(i) >= traits::stage_k) continue;
+        if (!is_piece(i)) continue;
         float* const to = stage + place(column(i)) + member_ % Rows;
         RATIFY_UNROLL
         for (int e = 0; e < traits::vector; ++e) to[e * Rows] = element(raw_[i], e);
@@ -97,12 +97,15 @@ struct projection_kernel {
     static constexpr uint32_t threads = traits::split_threads, vector = traits::vector, vectors = traits::vectors;
     static_assert(threads % Rows == 0, "ratify: a thread stages one row");
 
+    /// The number of piece i in its row.
+    RATIFY_HD uint32_t number(uint32_t i) const { return member_ / Rows + i * (threads / Rows); }
+    /// Whether there is a piece i: few columns have fewer pieces than threads.
+    RATIFY_HD bool is_piece(uint32_t i) const { return number(i) < traits::stage_k / vector; }
     /// Of piece i, counted from the stage's first. Neighbours hold a row each, then a group each: the banks they store
     /// to differ.
     RATIFY_HD uint32_t column(uint32_t i) const {
       constexpr uint32_t groups = traits::stage_k / nvfp4_group;
-      uint32_t const v = member_ / Rows + i * (threads / Rows);
-      return v % groups * nvfp4_group + v / groups * vector;
+      return number(i) % groups * nvfp4_group + number(i) / groups * vector;
     }
     RATIFY_HD static uint32_t place(uint32_t column) {
       return column / nvfp4_group * traits::group_floats + column % nvfp4_group * Rows;

@@ -343,13 +343,15 @@ RATIFY_HD inline vector8 load_8_bytes(void const* p) {
   return v;
 }
 
-/// Stores N = 1, 2 or 4 floats at p, which lies on as many bytes.
+/// Stores N = 1, 2 or a multiple of 4 floats at p, which lies on as many floats, 4 at most.
 template <int N>
 RATIFY_HD inline void store_floats(float* p, float const (&v)[N]) {
+  static_assert(N == 1 || N == 2 || N % 4 == 0, "ratify: store_floats stores 1, 2 or a multiple of 4 floats");
 #if defined(__CUDA_ARCH__)
-  if constexpr (N == 4)
-    *reinterpret_cast<float4*>(p) = float4{v[0], v[1], v[2], v[3]};
-  else if constexpr (N == 2)
+  if constexpr (N % 4 == 0) {
+    RATIFY_UNROLL
+    for (int i = 0; i < N; i += 4) *reinterpret_cast<float4*>(p + i) = float4{v[i], v[i + 1], v[i + 2], v[i + 3]};
+  } else if constexpr (N == 2)
     *reinterpret_cast<float2*>(p) = float2{v[0], v[1]};
   else
     *p = v[0];
