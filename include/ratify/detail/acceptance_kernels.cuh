@@ -127,15 +127,17 @@ struct acceptance_row_kernel {
                                            shared_storage<Block>& storage) {
     acceptance_params<Policy> const& p = all.p;
     int const t = row - own.begin, n = own.count - 1;
+    auto const logits = view_of(p, p.logits.row(row));
     if constexpr (!is_summarised) {
       // The first piece is a whole one: it says whether top_k lets pieces be summarised.
-      if (all.pieces.data != nullptr && all.pieces.row(row)->bits != device::no_summary)
+      if (acceptance_word const* const words = all.pieces.row(row);
+          all.pieces.data != nullptr && words->bits != device::no_summary)
         return draw_or_judge(block, p, request, t, n,
-                             device::summarised_row{all.pieces.row(row), p.vocab, p.shards * pieces_of_shard(p),
-                                                    acceptance_piece_places, acceptance_piece_places},
+                             device::pieced_row<typename Policy::logit_format>{
+                                 logits, words, p.shards * pieces_of_shard(p) * acceptance_piece_places, p.vocab},
                              how, storage);
     }
-    return draw_or_judge(block, p, request, t, n, view_of(p, p.logits.row(row)), how, storage);
+    return draw_or_judge(block, p, request, t, n, logits, how, storage);
   }
 
   /// Row t of a request of n drafts.

@@ -23,6 +23,9 @@ struct attention_partial_kernel {
   using wide_shape = typename traits::wide_shape;
   static constexpr char const* name = "attention_partial_kernel";
   static constexpr int block_threads = traits::block_threads;
+  /// The registers that three blocks leave hold the sums of a wide tile; fewer blocks would not hide the cache's
+  /// latency.
+  static constexpr int minimum_blocks = traits::has_wide ? 3 : 1;
   template <class Block>
   union shared_storage {
     device::attention_tile<Policy, narrow_shape> narrow;

@@ -137,7 +137,7 @@ struct attention_traits {
       attention_shape<Policy, narrow_groups, min_of(8, 8192 / width) / narrow_groups, 1, block_threads>;
   /// For many: 96 sums a thread, so that a decoded element of K or V and a shared one of q or a weight feed enough
   /// multiply-adds. The scores of a wider partition would leave room for too few blocks.
-  using wide_shape = attention_shape<Policy, 4, 12, 8, block_threads>;
+  using wide_shape = attention_shape<Policy, 2, 24, 4, block_threads>;
   static constexpr bool has_wide = width <= 256;
   /// The fewest query entries of a request that the wide shape is for: docs/performance.md has the measurement.
   static constexpr int wide_entries = 17;

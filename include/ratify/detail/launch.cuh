@@ -11,13 +11,20 @@
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
 
+/// Blocks of a kernel that a multiprocessor must be able to hold, where the kernel says: it bounds the registers.
+template <class Kernel, class = void>
+inline constexpr int minimum_blocks = 1;
+template <class Kernel>
+inline constexpr int minimum_blocks<Kernel, RATIFY_STD::void_t<decltype(Kernel::minimum_blocks)>> =
+    Kernel::minimum_blocks;
+
 #if defined(__NVCC__)
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407  // hidden is not for a kernel of a type without linkage: it is local anyway
 #endif
 /// Every kernel of the library. Hidden, so that two shared libraries in one process keep their own.
 template <class Kernel, class Architectures = compiled_architectures>
-__global__ void RATIFY_HIDDEN __launch_bounds__(Kernel::block_threads)
+__global__ void RATIFY_HIDDEN __launch_bounds__(Kernel::block_threads, minimum_blocks<Kernel>)
     entry(RATIFY_GRID_CONSTANT typename Kernel::params const p) {
   using block_type = cuda_block<Kernel::block_threads>;
   extern __shared__ __align__(128) unsigned char shared_bytes[];

@@ -165,6 +165,20 @@ struct summarised_row {
   RATIFY_HD logits_shard<acceptance_word> shard(int s) const { return {data + s * shard_stride, 0, places}; }
 };
 
+/// A row whose pieces were summarised one by one: their words, dense, hold all entries that can be kept, and the row
+/// itself is at hand.
+template <class Format>
+struct pieced_row {
+  logits_row<Format> logits;
+  acceptance_word const* words;
+  int count;  ///< of words
+  int vocab;
+
+  RATIFY_HD uint64_t word_of(int32_t id) const { return logits.word_of(id); }
+  RATIFY_HD int shards() const { return 1; }
+  RATIFY_HD logits_shard<acceptance_word> shard(int) const { return {words, 0, count}; }
+};
+
 /// What stands in a summary of a row whose top_k asks for more entries than a summary holds.
 inline constexpr uint64_t no_summary = ~uint64_t{0};
 
