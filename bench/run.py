@@ -9,8 +9,8 @@ Writes RESULT.json and RESULT.md; --table makes RESULT.md anew from RESULT.json.
 ratify-bench-round. Needs nothing but Python 3; a card is needed by PROGRAM."""
 import argparse
 import json
+import math
 import pathlib
-import random
 import statistics
 import subprocess
 import sys
@@ -21,10 +21,10 @@ METHOD = (
     "pair swaps), after a warm-up. A sample is one replay of a CUDA graph of launches, timed by events around it, and "
     "divided by its launches; the launches go through operand sets that together hold more than twice the L2 cache, "
     "random contents. p50, p90, p99 are of all samples of all starts. The ratio is control / candidate of a pair, "
-    "above 1 where the candidate is faster: the median over all pairs; [a, b] is its 95 % interval by bootstrap "
-    "(pairs drawn within drawn starts, 2000 times), iqr the interquartile range of the pairs. bound = bytes that must "
-    "move / the bandwidth of a streaming read measured in the same starts (median of starts); share = bound / p50 of "
-    "the candidate.")
+    "above 1 where the candidate is faster: the median over all pairs; [a, b] is where the median of one more start is "
+    "expected, 95 of 100 times (Student's t over the starts' medians), iqr the interquartile range of the pairs. "
+    "bound = bytes that must move / the bandwidth of a streaming read measured in the same starts (median of starts); "
+    "share = bound / p50 of the candidate.")
 
 
 def quantile(values, q):
@@ -35,17 +35,17 @@ def quantile(values, q):
     return v[low] + (v[high] - v[low]) * (at - low)
 
 
-def bootstrap(by_start, times=2000):
-    """95 % interval of the median ratio; starts first, then pairs inside them, are drawn with replacement."""
-    rng = random.Random(1)
-    medians = []
-    for _ in range(times):
-        drawn = []
-        for _ in by_start:
-            ratios = rng.choice(by_start)
-            drawn += rng.choices(ratios, k=len(ratios))
-        medians.append(statistics.median(drawn))
-    return [quantile(medians, 0.025), quantile(medians, 0.975)]
+# 97.5 % of Student's t for 1 degree of freedom and more.
+STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+
+
+def expected(medians):
+    """Where the median of one more start lies, 95 of 100 times; None for one start, which says nothing of others."""
+    n = len(medians)
+    if n < 2:
+        return None
+    half = STUDENT[min(n - 1, len(STUDENT)) - 1] * statistics.stdev(medians) * math.sqrt(1 + 1 / n)
+    return [statistics.mean(medians) - half, statistics.mean(medians) + half]
 
 
 def arm(samples):
@@ -75,7 +75,8 @@ def merge(starts):
                 flat = sum(ratios, [])
                 one["measured"] = arm(sum(candidate, []))
                 one["ratio"] = {"median": statistics.median(flat), "iqr": [quantile(flat, 0.25), quantile(flat, 0.75)],
-                                "interval": bootstrap(ratios), "of_starts": [statistics.median(r) for r in ratios]}
+                                "of_starts": [statistics.median(r) for r in ratios]}
+                one["ratio"]["interval"] = expected(one["ratio"]["of_starts"])
             one["share_of_read_bandwidth"] = case["bound_us"] / one.get("measured", one["control"])["p50"]
             case["comparisons"].append(one)
         cases.append(case)
@@ -110,8 +111,8 @@ def table(result):
                 ratio = candidate = name = ""
                 if "ratio" in c:
                     r = c["ratio"]
-                    ratio = (f"{r['median']:.3f} [{r['interval'][0]:.3f}, {r['interval'][1]:.3f}], iqr {r['iqr'][0]:.3f} to "
-                             f"{r['iqr'][1]:.3f}")
+                    interval = "one start" if r["interval"] is None else ", ".join(f"{v:.3f}" for v in r["interval"])
+                    ratio = f"{r['median']:.3f} [{interval}], iqr {r['iqr'][0]:.3f} to {r['iqr'][1]:.3f}"
                     candidate, name = figures(c["measured"]), c["candidate"]["name"]
                 out.append(f"| {case['operation']} | {case['shape']} | {case['control']['name']} | {figures(c['control'])} | "
                            f"{name} | {candidate} | {ratio} | {case['bound_us']:.2f} | "
