@@ -522,6 +522,7 @@ RATIFY_ANY_BLOCK
 template <class Block>
 RATIFY_HD inline uint64_t bound_of_first(Block const& block, int top_k, selection_storage<Block>& storage) {
   // Everyone is compared with everyone: fewer groups where they are twice what is asked for.
+  static_assert(Block::threads <= selection_places, "ratify: the list holds the first word of every thread");
   constexpr int few = min_of(Block::threads, 128);
   int const groups = 2 * top_k <= few ? few : Block::threads, t = block.thread();
   uint64_t best = 0;
