@@ -275,7 +275,7 @@ TEST_CASE("append refuses by name") {
   CHECK(reason([](auto& p) { p.kv_heads = 0; }) == "ratify::append: kv_heads must be at least 1");
   CHECK(reason([](auto& p) { p.head_dim = 0; }) == "ratify::append: head_dim must be at least 1 element");
   CHECK(reason([](auto& p) { p.kv_heads = p.head_dim = 65536; }) ==
-        "ratify::append: kv_heads * head_dim must be less than 2^31 - 256 elements");
+        "ratify::append: kv_heads * head_dim must be at most 8388480 elements, 65535 blocks of 128");
   CHECK(reason([](auto& p) { p.page_size = 0; }) == "ratify::append: page_size must be at least 1 token");
   CHECK(reason([](auto& p) { p.max_pages = -1; }) == "ratify::append: max_pages must not be negative");
   CHECK(reason([](auto& p) { p.scale_stride = 2; }) ==

@@ -64,7 +64,7 @@ check() {
 }
 for tool in memcheck racecheck initcheck synccheck; do
   # G6 runs 4096 tokens one by one, which takes racecheck minutes and shows nothing that 32 rows do not.
-  for file in attention convolution drafting normalization projection recurrence recurrence_replay; do
+  for file in acceptance attention cache convolution drafting normalization projection recurrence recurrence_replay; do
     RATIFY_TEST_SCALE=0.1 check "${tool}_$file" "$tool" --source-file="*tests/$file.cpp" --test-case-exclude='G6*'
   done
 done

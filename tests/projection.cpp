@@ -23,6 +23,10 @@ template <int Splits>
 struct split : fp32_output {
   static constexpr int split_k = Splits;
 };
+template <int Splits, int Warps>
+struct warps : split<Splits> {
+  static constexpr int column_warps = Warps;
+};
 struct scale_fp32 : ratify::projection_policy {
   using input_format = ratify::bf16;
   using output_format = float;
@@ -219,6 +223,13 @@ TEST_CASE_TEMPLATE("projection: bits do not hang on how many multiprocessors sha
   });
 }
 
+TEST_CASE_TEMPLATE("projection equals its twin bit for bit with any number of warps", Policy, warps<1, 8>, warps<2, 7>,
+                   warps<3, 3>, warps<6, 5>, warps<32, 1>) {
+  random_source random(23);
+  for (int const rows : {2, 17})
+    for (int const k : {64, 784, 2752}) check_shape<Policy>(random, rows, random.integer(1, 90), k);
+}
+
 TEST_CASE_TEMPLATE("projection: activations of any alignment", Policy, split<5>, scale_fp32) {
   using input = typename Policy::input_format;
   random_source random(17);
@@ -335,6 +346,8 @@ TEST_CASE("projection refuses what is not built, with the reason") {
   for (int const k : {0, 8, 24, -16})
     CHECK(reason([=](auto& p) { p.k = k; }) ==
           "ratify::projection: k must be a positive multiple of 16, the columns of one scale; pad with zero weights");
+  CHECK(reason([](auto& p) { p.n = (1 << 30) + 1; }) == "ratify::projection: n and k must be at most 2^30");
+  CHECK(reason([](auto& p) { p.k = (1 << 30) + 16; }) == "ratify::projection: n and k must be at most 2^30");
   CHECK(reason([](auto& p) { p.segments = 0; }) == "ratify::projection: segments must be at least 1");
   CHECK(reason([](auto& p) { p.segments = 2; }) ==
         "ratify::projection: segment_end must point to the last column + 1 of each segment when segments is over 1");

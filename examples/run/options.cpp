@@ -29,10 +29,16 @@ std::optional<int> parse(int argc, char const* const* argv, options& o) {
       "Without a tolerance, bits must be equal.");
   try {
     app.parse(argc, argv);
-    if (o.list) return {};
+    if (o.list) {
+      if (!o.operation.empty() || o.check || o.compare || o.out || o.rtol || o.atol)
+        throw CLI::ValidationError("--list", "goes with --json alone");
+      return {};
+    }
     if (o.operation.empty()) throw CLI::RequiredError("op");
     if (o.input.empty()) throw CLI::RequiredError("input");
     if (o.json) throw CLI::RequiresError("--json", "--list");
+    if ((o.rtol || o.atol) && !o.check && !o.compare)
+      throw CLI::RequiresError(o.rtol ? "--rtol" : "--atol", "--check or --compare");
     if (o.out.has_value() && o.out->empty()) throw CLI::ValidationError("--out", "must name a file");
   } catch (CLI::CallForHelp const& e) {
     return app.exit(e);

@@ -43,9 +43,9 @@ inline constexpr bool is_supported_acceptance_summary = detail::acceptance_summa
 /// distribution has a weight that is negative, infinite or NaN, or no weight at all, is replaced by a draw from p, and
 /// is accepted if that draw gives it. Reads the logits once (greedy), twice (small top_k), or 4 to 14 times (what
 /// reading does after the first time comes from cache); a rejected draft adds up to 8 times, and so often `draft_probs`
-/// too. Rows of more than 8192 logits are read by a block for each 8192 if top_k is 1 to 64 or the row greedy, else by
-/// one. Workspace: 4 bytes a row, and 512 for each 8192 logits of longer rows; may hold anything. Status: `unsupported`
-/// with the rule's text.
+/// too. Where a shard (the whole row, without shards) has more than 8192 logits, a block reads each 8192 of it if top_k
+/// is 1 to 64 or the row greedy; all else is read by a block a row. Workspace: 4 bytes a row, and 512 for each such
+/// piece, a shard's last one included; may hold anything. Status: `unsupported` with the rule's text.
 template <class Policy>
 struct acceptance : detail::operation<acceptance<Policy>, acceptance_params<Policy>> {
   RATIFY_ACCEPTANCE_RULES(RATIFY_RULE_ASSERT)

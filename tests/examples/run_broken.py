@@ -221,8 +221,8 @@ def policies(folder):
     refuse(folder, "frobnicate", "frobnicate", (good[0], {}), "frobnicate", "built are", code=2)
     for option in ("--rtol", "--atol"):
         for text in ("x", "", "1e", "nan", "inf", "1e999", "1 ", "0x1", "1,5", "+1"):
-            refuse(folder, f"{option} {text}", "attention", good, option, arguments=[f"{option}={text}" if text else option, *([] if text else [""])])
-    refuse(folder, "--atol -1", "attention", good, "--atol", arguments=["--atol=-1"])
+            refuse(folder, f"{option} {text}", "attention", good, option, arguments=["--check", f"{option}={text}" if text else option, *([] if text else [""])])
+    refuse(folder, "--atol -1", "attention", good, "--atol", arguments=["--check", "--atol=-1"])
     for name in ("softmax_scale", "atol.out", "rtol.lse"):
         for text in ("x", "", "1e", "nan", "1.0.0", "1e999", " 1"):
             refuse(folder, f"{name} {text}", "attention", (good[0], {**good[1], name: text}), f"'{name}'")
@@ -570,6 +570,7 @@ def command_line(folder):
     good = CASES / "decode_e2m1.safetensors"
     for arguments, code in (([], 3), (["decode"], 3), (["decode", folder / "absent"], 3), (["decode", folder], 3),
                             (["decode", good, "--bogus"], 3), (["decode", good, "--out"], 3), (["decode", good, "--out", ""], 3),
+                            (["decode", good, "--rtol", "1"], 3), (["--list", "--check"], 3), (["--list", "decode"], 3),
                             (["decode", good, good], 3),
                             (["decode", good, "--out", folder / "no" / "such" / "folder"], 3), (["--help"], 0),
                             (["decode", good, "--executor"], 3), (["--json"], 3)):

@@ -13,16 +13,16 @@
        "ratify::append: input_format must be float, f16 or bf16")                            \
   RULE(kv_format, (detail::is_one_of_v<typename Policy::kv_format, e4m3, e5m2, f16, bf16>),  \
        "ratify::append: kv_format must be e4m3, e5m2, f16 or bf16")
-#define RATIFY_APPEND_LAUNCH_RULES(RULE)                                                   \
-  RULE(rows, (p.rows >= 0), "ratify::append: rows must not be negative")                   \
-  RULE(requests, (p.requests >= 0), "ratify::append: requests must not be negative")       \
-  RULE(kv_heads, (p.kv_heads > 0), "ratify::append: kv_heads must be at least 1")          \
-  RULE(head_dim, (p.head_dim > 0), "ratify::append: head_dim must be at least 1 element")  \
-  RULE(width, (int64_t{p.kv_heads} * p.head_dim < 0x7fffff00),                             \
-       "ratify::append: kv_heads * head_dim must be less than 2^31 - 256 elements")        \
-  RULE(page_size, (p.page_size > 0), "ratify::append: page_size must be at least 1 token") \
-  RULE(max_pages, (p.max_pages >= 0), "ratify::append: max_pages must not be negative")    \
-  RULE(scale_stride, (p.scale_stride == 0 || p.scale_stride == 1),                         \
+#define RATIFY_APPEND_LAUNCH_RULES(RULE)                                                            \
+  RULE(rows, (p.rows >= 0), "ratify::append: rows must not be negative")                            \
+  RULE(requests, (p.requests >= 0), "ratify::append: requests must not be negative")                \
+  RULE(kv_heads, (p.kv_heads > 0), "ratify::append: kv_heads must be at least 1")                   \
+  RULE(head_dim, (p.head_dim > 0), "ratify::append: head_dim must be at least 1 element")           \
+  RULE(width, (int64_t{p.kv_heads} * p.head_dim <= 8388480),                                        \
+       "ratify::append: kv_heads * head_dim must be at most 8388480 elements, 65535 blocks of 128") \
+  RULE(page_size, (p.page_size > 0), "ratify::append: page_size must be at least 1 token")          \
+  RULE(max_pages, (p.max_pages >= 0), "ratify::append: max_pages must not be negative")             \
+  RULE(scale_stride, (p.scale_stride == 0 || p.scale_stride == 1),                                  \
        "ratify::append: scale_stride must be 0 (one scale a tensor) or 1 (one a KV head)")
 
 RATIFY_BEGIN_NAMESPACE

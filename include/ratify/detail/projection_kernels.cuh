@@ -27,7 +27,7 @@ struct projection_kernel {
     // one k lie together; at the end the splits' sums [splits][Rows][columns].
     alignas(16) float values[traits::storage_floats];
   };
-  static constexpr int step = 2 * nvfp4_group;  ///< columns of K whose codes are 16 bytes
+  static constexpr int step = traits::step;
   static constexpr int block_groups = projection_block / nvfp4_group;
 
   /// How rows of weights may be read, the same for all of them.

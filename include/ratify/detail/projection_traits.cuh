@@ -26,6 +26,7 @@
 #define RATIFY_PROJECTION_LAUNCH_RULES(RULE)                                                                        \
   RULE(rows, (p.rows >= 0), "ratify::projection: rows must not be negative")                                        \
   RULE(n, (p.n > 0), "ratify::projection: n must be at least 1 column")                                             \
+  RULE(extents, (p.n <= 1 << 30 && p.k <= 1 << 30), "ratify::projection: n and k must be at most 2^30")             \
   RULE(k, (p.k > 0 && p.k % nvfp4_group == 0),                                                                      \
        "ratify::projection: k must be a positive multiple of 16, the columns of one scale; pad with zero weights")  \
   RULE(segments, (p.segments >= 1), "ratify::projection: segments must be at least 1")                              \
@@ -92,12 +93,15 @@ struct projection_traits {
   RATIFY_HD static constexpr int stage_bytes(int k) {
     return static_cast<int>(sizeof(float)) * splits * (k / nvfp4_group * group_floats + 8);
   }
+  /// Columns of K whose codes are 16 bytes: what a thread sums at a time.
+  static constexpr int step = 2 * nvfp4_group;
   // Columns of K of a split that are staged at a time: as many as each thread has 16 bytes of, fewer where two buffers
-  // of them exceed the 64 KiB that any card's block can have, a step of 32 at least.
+  // of them exceed the 64 KiB that any card's block can have, whole steps and one at least.
   RATIFY_HD static constexpr int staged(int k) {
-    return k > 2 * nvfp4_group && 2 * stage_bytes(k) > 65536 ? staged(k / 2) : k;
+    return k > step && 2 * stage_bytes(k) > 65536 ? staged(max_of(k / 2 / step, 1) * step) : k;
   }
   static constexpr int stage_k = staged(projection_block * max_of(column_warps, 8 / Rows));
+  static_assert(stage_k % step == 0, "ratify: a stage is whole steps");
   static constexpr int stage_floats = stage_bytes(stage_k) / static_cast<int>(sizeof(float)) / splits;
   /// One that is summed and one that is stored to, if there is room.
   static constexpr int buffers = 2 * stage_bytes(stage_k) <= 65536 ? 2 : 1;
@@ -108,7 +112,8 @@ struct projection_traits {
   static constexpr int storage_floats =
       max_of(buffers * splits * stage_floats, splits > 1 ? splits * Rows * columns : 0);
 
-  /// Threads of a split that get columns, so that so many multiprocessors have as much to do each.
+  /// Threads of a split that get columns, so that so many multiprocessors have as much to do each; fewer than 8 would
+  /// stage activations for next to nothing.
   RATIFY_HD static int lanes(int n, int multiprocessors) {
     int const each = ceil_div(n, max_of(multiprocessors, 1));
     int const tile = ceil_div(each, ceil_div(each, columns));
