@@ -77,7 +77,10 @@ struct attention : detail::operation<attention<Policy>, attention_params<Policy>
 /// docs/arithmetic.md.
 ///
 /// @tparam Policy derives from `merge_policy`
-/// Parameters: `merge_params`. Reads each partial once. No workspace.
+/// Parameters: `merge_params`: partial_out [parts, rows, q_heads, head_dim] and partial_lse [parts, rows, q_heads] in
+/// FP32, out [rows, q_heads, head_dim], lse [rows, q_heads] or nullptr; strides in elements; outputs must not overlap
+/// inputs. Reads each partial once. No workspace.
+/// Status: unsupported with the rule's text; launch_failed.
 template <class Policy>
 struct merge : detail::operation<merge<Policy>, merge_params<Policy>> {
   RATIFY_MERGE_RULES(RATIFY_RULE_ASSERT)
