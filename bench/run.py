@@ -148,20 +148,37 @@ def text_of(command):
         return "unknown"
 
 
-def main():
+def driver():
+    return text_of(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+
+
+def commit():
+    return text_of(["git", "-C", str(pathlib.Path(__file__).resolve().parent), "rev-parse", "--short", "HEAD"])
+
+
+def command_line(what, make_table, add_options):
+    """PROGRAM RESULT, --commit and the options that are added; and the words after --, which are PROGRAM's. For --table
+    RESULT: makes the table anew and exits."""
     words = sys.argv[1:]
     if words[:1] == ["--table"] and len(words) == 2:
         path = pathlib.Path(words[1])
-        path.with_suffix(".md").write_text(table(json.loads(path.with_suffix(".json").read_text())))
-        return
+        path.with_suffix(".md").write_text(make_table(json.loads(path.with_suffix(".json").read_text())))
+        sys.exit()
     own, passed = (words[:words.index("--")], words[words.index("--") + 1:]) if "--" in words else (words, [])
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=what, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("result", type=pathlib.Path)
-    parser.add_argument("--starts", type=int, default=3)
     parser.add_argument("--commit", help="of the program; default: what git says here")
-    parser.add_argument("--title", default="Paired measurements")
-    a = parser.parse_args(own)
+    add_options(parser)
+    return parser.parse_args(own), passed
+
+
+def main():
+    def options(parser):
+        parser.add_argument("--starts", type=int, default=3)
+        parser.add_argument("--title", default="Paired measurements")
+
+    a, passed = command_line(__doc__, table, options)
 
     starts = []
     with tempfile.TemporaryDirectory() as folder:
@@ -172,8 +189,8 @@ def main():
                 sys.exit(done.returncode)
             starts.append(json.loads(path.read_text()))
     facts = dict(starts[0]["facts"])
-    facts["driver"] = text_of(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
-    facts["commit"] = a.commit or text_of(["git", "rev-parse", "--short", "HEAD"])
+    facts["driver"] = driver()
+    facts["commit"] = a.commit or commit()
     command = " ".join(["bench/run.py", a.program.name, a.result.name, "--starts", str(a.starts)] +
                        (["--", *passed] if passed else []))
     result = {"title": a.title, "command": command, "method": METHOD, "facts": facts,

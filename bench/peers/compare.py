@@ -8,7 +8,6 @@ compare.py --table RESULT
 PROGRAM is ratify-bench. Writes RESULT.json and RESULT.md after every process, so that a stop loses only the rest; --table makes
 RESULT.md anew from RESULT.json. Each peer of each operation is a process of its own; what is not installed, fails or takes
 longer than the cap is a line under the table. Needs nothing but Python 3; the peers need what README.md names."""
-import argparse
 import json
 import os
 import pathlib
@@ -18,9 +17,10 @@ import sys
 import tempfile
 import time
 
-from timing import quantile
-
 FOLDER = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER.parent))
+from run import command_line, commit, quantile  # noqa: E402
+
 PEERS = {"attention": ("flashinfer", "torch"), "recurrence": ("flashinfer", "fla"), "acceptance": ("flashinfer", "torch"),
          "projection": ("torch",)}
 METHOD = (
@@ -127,14 +127,6 @@ def ours(program, operation, passed, folder, cap):
     return json.loads(path.read_text()), None
 
 
-def commit():
-    try:
-        return subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True,
-                              cwd=FOLDER).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-
-
 def write(path, result):
     path.parent.mkdir(parents=True, exist_ok=True)
     for suffix, text in ((".json", json.dumps(result, separators=(",", ":")) + "\n"), (".md", table(result))):
@@ -144,20 +136,12 @@ def write(path, result):
 
 
 def main():
-    words = sys.argv[1:]
-    if words[:1] == ["--table"] and len(words) == 2:
-        path = pathlib.Path(words[1])
-        path.with_suffix(".md").write_text(table(json.loads(path.with_suffix(".json").read_text())))
-        return
-    own, passed = (words[:words.index("--")], words[words.index("--") + 1:]) if "--" in words else (words, [])
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", type=pathlib.Path)
-    parser.add_argument("result", type=pathlib.Path)
-    parser.add_argument("--cap", type=float, default=900, help="most seconds of a process; compiling on first use counts")
-    parser.add_argument("--only", action="append", choices=PEERS, help="this operation")
-    parser.add_argument("--commit", help="of the program; default: what git says here")
-    parser.add_argument("--note", default="", help="how the peers were installed, for the table")
-    a = parser.parse_args(own)
+    def options(parser):
+        parser.add_argument("--cap", type=float, default=900, help="most seconds of a process; compiling on first use counts")
+        parser.add_argument("--only", action="append", choices=PEERS, help="this operation")
+        parser.add_argument("--note", default="", help="how the peers were installed, for the table")
+
+    a, passed = command_line(__doc__, table, options)
     command = " ".join(["bench/peers/compare.py", a.program.name, a.result.name] + (["--", *passed] if passed else []))
     result = {"command": command, "commit": a.commit or commit(), "note": a.note, "ours": [], "peers": [], "trouble": []}
     operations = a.only or list(PEERS)

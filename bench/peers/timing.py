@@ -8,8 +8,10 @@ import json
 import math
 import os
 import pathlib
-import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from run import driver, quantile  # noqa: E402
 
 
 def version(package):
@@ -19,23 +21,8 @@ def version(package):
         return "of unknown version"
 
 
-def driver():
-    try:
-        return subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True,
-                              text=True, check=True).stdout.split()[0]
-    except (OSError, subprocess.CalledProcessError, IndexError):
-        return "unknown"
-
-
 def one_line(error):
     return f"{type(error).__name__}: {' '.join(str(error).replace('|', '/').split())[:240]}"
-
-
-def quantile(samples, q):
-    samples = sorted(samples)
-    at = q * (len(samples) - 1)
-    low, high = math.floor(at), math.ceil(at)
-    return samples[low] + (samples[high] - samples[low]) * (at - low)
 
 
 class Run:
