@@ -62,9 +62,9 @@ struct acceptance : detail::operation<acceptance<Policy>, acceptance_params<Poli
     status s;
     if constexpr (!is_summarised) {
       if (piece_bytes(p) > 0) {
-        int const pieces = p.shards * detail::pieces_of_shard(p);
-        all.pieces = {static_cast<acceptance_word*>(w.pointer), int64_t{pieces} * detail::acceptance_piece_places};
-        s = visit(stage<detail::acceptance_piece_kernel<Policy>>{{p.rows, pieces}, all});
+        int64_t const pieces = detail::pieces_of_row(p);
+        all.pieces = {static_cast<acceptance_word*>(w.pointer), pieces * detail::acceptance_piece_places};
+        s = visit(stage<detail::acceptance_piece_kernel<Policy>>{{p.rows, detail::grid_blocks(pieces)}, all});
       }
     }
     int64_t const entries = is_summarised ? int64_t{p.shards} * p.shard_vocab : p.vocab;
@@ -80,8 +80,8 @@ struct acceptance : detail::operation<acceptance<Policy>, acceptance_params<Poli
   /// Of the summaries of pieces.
   static size_t piece_bytes(acceptance_params<Policy> const& p) {
     if (detail::pieces_of_shard(p) <= 1) return 0;
-    return static_cast<size_t>(p.rows) * p.shards * detail::pieces_of_shard(p) * detail::acceptance_piece_places *
-           sizeof(acceptance_word);
+    return static_cast<size_t>(p.rows) * static_cast<size_t>(detail::pieces_of_row(p)) *
+           detail::acceptance_piece_places * sizeof(acceptance_word);
   }
 };
 

@@ -45,6 +45,34 @@ RATIFY_HD inline request_rows owned_rows(int32_t const* query_start, int request
   return own;
 }
 
+/// Whose a row of a launch is.
+struct row_owner {
+  int request;
+  request_rows rows;
+  bool found;  ///< false: nobody's
+};
+template <class Params>
+RATIFY_HD inline row_owner owner_of_row(Params const& p, int row) {
+  int const request = request_of_row(p.query_start, p.requests, row);
+  request_rows const own = rows_of_request(p.query_start, request, p.rows, int64_t{p.max_drafts} + 1);
+  return {request, own, row >= own.begin && row < own.begin + own.count};
+}
+
+template <class Params>
+RATIFY_HD inline device::sampling sampling_of(Params const& p, int request) {
+  return {p.temperature[request], p.top_p[request], p.top_k[request]};
+}
+
+/// A row's logits, or what was summarised of them.
+template <class Policy>
+RATIFY_HD inline auto logits_of_row(acceptance_params<Policy> const& p, int row) {
+  using format = typename Policy::logit_format;
+  if constexpr (RATIFY_STD::is_same_v<format, acceptance_word>)
+    return device::summarised_row{p.logits.row(row), p.vocab, p.shards, p.shard_vocab, p.shard_stride};
+  else
+    return device::logits_row<format>{p.logits.row(row), p.vocab, p.shards, ids_of_shard(p), p.shard_stride};
+}
+
 /// A block a piece of a row.
 template <class Policy>
 struct acceptance_piece_kernel {
@@ -59,20 +87,18 @@ struct acceptance_piece_kernel {
   RATIFY_HD static void run(Block const& block, params const& all, shared_storage<Block>& storage) {
     acceptance_params<Policy> const& p = all.p;
     int const row = block.block_x(), piece = block.block_y();
-    int const request = request_of_row(p.query_start, p.requests, row);
-    request_rows const own = rows_of_request(p.query_start, request, p.rows, int64_t{p.max_drafts} + 1);
-    if (row < own.begin || row >= own.begin + own.count) return;
-    int const shard = piece / pieces_of_shard(p), begin = piece % pieces_of_shard(p) * acceptance_piece_ids;
-    int const shard_ids = p.shards > 1 ? p.shard_vocab : p.vocab, first_id = shard * shard_ids;
+    row_owner const owner = owner_of_row(p, row);
+    if (!owner.found) return;
+    auto const shard = logits_of_row(p, row).shard(piece / pieces_of_shard(p));
+    int const begin = piece % pieces_of_shard(p) * acceptance_piece_ids;
     // The last shard may have fewer pieces than the others.
-    int const ids = min_of(acceptance_piece_ids, min_of(shard_ids, p.vocab - first_id) - begin);
+    int const ids = min_of(acceptance_piece_ids, shard.count - begin);
     acceptance_word* const words = all.pieces.row(row) + int64_t{piece} * acceptance_piece_places;
     if (ids <= 0) {
       for (int i = block.thread(); i < acceptance_piece_places; i += block_threads) words[i].bits = 0;
       return;
     }
-    device::sampling const how{p.temperature[request], p.top_p[request], p.top_k[request]};
-    device::summarise_row(block, p.logits.row(row) + shard * p.shard_stride + begin, ids, first_id + begin, how, words,
+    device::summarise_row(block, shard.data + begin, ids, shard.begin + begin, sampling_of(p, owner.request), words,
                           acceptance_piece_places, storage);
   }
 };
@@ -91,13 +117,12 @@ struct acceptance_row_kernel {
   RATIFY_HD static void run(Block const& block, params const& all, shared_storage<Block>& storage) {
     acceptance_params<Policy> const& p = all.p;
     int const row = block.block_x();
-    int const request = request_of_row(p.query_start, p.requests, row);
-    request_rows const own = rows_of_request(p.query_start, request, p.rows, int64_t{p.max_drafts} + 1);
+    row_owner const owner = owner_of_row(p, row);
     device::drawn out{-1, false};
-    if (row >= own.begin && row < own.begin + own.count) {
-      device::sampling const how{p.temperature[request], p.top_p[request], p.top_k[request]};
+    if (owner.found) {
+      device::sampling const how = sampling_of(p, owner.request);
       if (device::is_valid(how))
-        out = row_token(block, all, request, row, own, how, storage);
+        out = row_token(block, all, owner, row, how, storage);
       else
         out.bad = true;
     }
@@ -112,32 +137,23 @@ struct acceptance_row_kernel {
  private:
   static constexpr bool is_summarised = RATIFY_STD::is_same_v<typename Policy::logit_format, acceptance_word>;
 
-  RATIFY_HD static auto view_of(acceptance_params<Policy> const& p, typename Policy::logit_format const* row) {
-    if constexpr (is_summarised)
-      return device::summarised_row{row, p.vocab, p.shards, p.shard_vocab, p.shard_stride};
-    else
-      return device::logits_row<typename Policy::logit_format>{row, p.vocab, p.shards,
-                                                               p.shards > 1 ? p.shard_vocab : p.vocab, p.shard_stride};
-  }
-
   RATIFY_ANY_BLOCK
   template <class Block>
-  RATIFY_HD static device::drawn row_token(Block const& block, params const& all, int request, int row,
-                                           request_rows const& own, device::sampling const& how,
-                                           shared_storage<Block>& storage) {
+  RATIFY_HD static device::drawn row_token(Block const& block, params const& all, row_owner const& owner, int row,
+                                           device::sampling const& how, shared_storage<Block>& storage) {
     acceptance_params<Policy> const& p = all.p;
-    int const t = row - own.begin, n = own.count - 1;
-    auto const logits = view_of(p, p.logits.row(row));
+    int const t = row - owner.rows.begin, n = owner.rows.count - 1;
+    auto const logits = logits_of_row(p, row);
     if constexpr (!is_summarised) {
       // The first piece is a whole one: it says whether top_k lets pieces be summarised.
       if (acceptance_word const* const words = all.pieces.row(row);
           all.pieces.data != nullptr && words->bits != device::no_summary)
-        return draw_or_judge(block, p, request, t, n,
+        return draw_or_judge(block, p, owner.request, t, n,
                              device::pieced_row<typename Policy::logit_format>{
-                                 logits, words, p.shards * pieces_of_shard(p) * acceptance_piece_places, p.vocab},
+                                 logits, words, static_cast<int>(pieces_of_row(p)) * acceptance_piece_places, p.vocab},
                              how, storage);
     }
-    return draw_or_judge(block, p, request, t, n, logits, how, storage);
+    return draw_or_judge(block, p, owner.request, t, n, logits, how, storage);
   }
 
   /// Row t of a request of n drafts.
@@ -208,15 +224,13 @@ struct acceptance_summary_kernel {
   template <class Block>
   RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
     int const row = block.block_x();
-    int const request = request_of_row(p.query_start, p.requests, row);
-    request_rows const own = rows_of_request(p.query_start, request, p.rows, int64_t{p.max_drafts} + 1);
+    row_owner const owner = owner_of_row(p, row);
     acceptance_word* const words = p.words.row(row);
-    if (row >= own.begin && row < own.begin + own.count) {
-      device::sampling const how{p.temperature[request], p.top_p[request], p.top_k[request]};
-      device::summarise_row(block, p.logits.row(row), p.vocab, p.first_id, how, words, p.places, storage);
-    } else {
+    if (owner.found)
+      device::summarise_row(block, p.logits.row(row), p.vocab, p.first_id, sampling_of(p, owner.request), words,
+                            p.places, storage);
+    else
       for (int i = block.thread(); i < p.places; i += block_threads) words[i].bits = 0;
-    }
   }
 };
 

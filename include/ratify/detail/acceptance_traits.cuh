@@ -166,18 +166,28 @@ RATIFY_HD constexpr bool shards_hold(acceptance_params<Policy> const& p) {
 inline constexpr int acceptance_piece_ids = 8192;
 inline constexpr int acceptance_piece_places = 64;
 
+/// Ids of a shard of the logits: of all but the last one.
+template <class Policy>
+RATIFY_HD constexpr int ids_of_shard(acceptance_params<Policy> const& p) {
+  return p.shards > 1 ? p.shard_vocab : p.vocab;
+}
+
 /// Pieces of a shard of the logits; a row that is not long, or is summarised already, has one.
 template <class Policy>
 RATIFY_HD constexpr int pieces_of_shard(acceptance_params<Policy> const& p) {
   if constexpr (RATIFY_STD::is_same_v<typename Policy::logit_format, acceptance_word>) return 1;
-  return ceil_div(p.shards > 1 ? p.shard_vocab : p.vocab, acceptance_piece_ids);
+  return ceil_div(ids_of_shard(p), acceptance_piece_ids);
+}
+template <class Policy>
+RATIFY_HD constexpr int64_t pieces_of_row(acceptance_params<Policy> const& p) {
+  return int64_t{p.shards} * pieces_of_shard(p);
 }
 
 /// What the kernels get.
 template <class Policy>
 struct acceptance_kernel_params {
   acceptance_params<Policy> p;
-  rows_view<acceptance_word> pieces;  ///< [rows, shards * pieces_of_shard, acceptance_piece_places] of scratch; null
+  rows_view<acceptance_word> pieces;  ///< [rows, pieces_of_row, acceptance_piece_places] of scratch; null
                                       ///< where a shard is one piece
   int32_t* row_token;  ///< [rows] of scratch: what each row gives, which is its draft if accepted; -1 for a bad row
 };
