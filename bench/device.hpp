@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cuda_runtime.h>
-#include <ratify/detail/launch.cuh>
+#include <ratify/detail/machine/launch.cuh>
 #include <ratify/numeric.hpp>
 
 #include <algorithm>

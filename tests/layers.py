@@ -12,11 +12,11 @@ import tempfile
 # belongs to an operation by its name; an operation's headers include their own operation's and device/* alone.
 FOUNDATION = {
     "version.hpp": 0, "config.hpp": 0, "detail/meta.hpp": 0,
-    "status.hpp": 1, "numeric.hpp": 1, "dispatch.hpp": 1, "views.hpp": 1, "detail/ptx.cuh": 1, "detail/math.cuh": 1,
-    "detail/block.cuh": 1, "detail/fiber_pool.hpp": 1, "detail/floating_environment.hpp": 1, "detail/collectives.cuh": 1,
-    "detail/sanitizer.hpp": 1,
-    "executor.hpp": 2, "host.hpp": 2, "revision.hpp": 2, "nvfp4.hpp": 2, "detail/host_block.hpp": 2,
-    "detail/launch.cuh": 2, "detail/decode.cuh": 2, "detail/philox.cuh": 2, "detail/elementwise.cuh": 2,
+    "status.hpp": 1, "numeric.hpp": 1, "dispatch.hpp": 1, "views.hpp": 1, "detail/machine/ptx.cuh": 1, "detail/math.cuh": 1,
+    "detail/machine/block.cuh": 1, "detail/machine/fiber_pool.hpp": 1, "detail/machine/floating_environment.hpp": 1, "detail/machine/collectives.cuh": 1,
+    "detail/machine/sanitizer.hpp": 1,
+    "executor.hpp": 2, "host.hpp": 2, "revision.hpp": 2, "nvfp4.hpp": 2, "detail/machine/host_block.hpp": 2,
+    "detail/machine/launch.cuh": 2, "detail/decode.cuh": 2, "detail/philox.cuh": 2, "detail/elementwise.cuh": 2,
     "detail/requests.cuh": 2,
     "ratify.cuh": 9,
 }
@@ -41,23 +41,23 @@ PORTABLE = [
 
 # What may stand only in the headers named.
 ONLY_IN = [
-    (r"\basm\b|\b__asm__\b", {"detail/ptx.cuh"}, "asm"),
-    (r"\b__CUDA_ARCH__\b", {"detail/ptx.cuh", "config.hpp"}, "__CUDA_ARCH__"),
-    (r"\b__global__\b", {"detail/launch.cuh"}, "__global__"),
-    (r"#\s*include\s*<boost/", {"detail/fiber_pool.hpp"}, "Boost"),
-    (r"#\s*include\s*<cub/", {"detail/collectives.cuh"}, "CUB"),
-    (r"#\s*include\s*<cuda_runtime", {"detail/launch.cuh"}, "the CUDA runtime"),
+    (r"\basm\b|\b__asm__\b", {"detail/machine/ptx.cuh"}, "asm"),
+    (r"\b__CUDA_ARCH__\b", {"detail/machine/ptx.cuh", "config.hpp"}, "__CUDA_ARCH__"),
+    (r"\b__global__\b", {"detail/machine/launch.cuh"}, "__global__"),
+    (r"#\s*include\s*<boost/", {"detail/machine/fiber_pool.hpp"}, "Boost"),
+    (r"#\s*include\s*<cub/", {"detail/machine/collectives.cuh"}, "CUB"),
+    (r"#\s*include\s*<cuda_runtime", {"detail/machine/launch.cuh"}, "the CUDA runtime"),
     (r"#\s*include\s*<(iostream|ostream|istream|sstream|cstdio|stdio\.h)>", set(), "stream or stdio headers"),
     (r"\b(getenv|secure_getenv)\b", set(), "getenv"),
     (r"^using namespace\b", set(), "using namespace at namespace scope"),
     (r'#\s*include\s*"', set(), 'an include in quotes (write <ratify/...>)'),
     (r"\b(malloc|calloc|realloc|aligned_alloc)\s*\(|\bnew\b|std::(vector|string|function|map)\b",
-     {"host.hpp", "detail/fiber_pool.hpp"}, "allocation"),
-    (r"\bthrow\b|\btry\b", {"detail/fiber_pool.hpp"}, "exceptions"),
+     {"host.hpp", "detail/machine/fiber_pool.hpp"}, "allocation"),
+    (r"\bthrow\b|\btry\b", {"detail/machine/fiber_pool.hpp"}, "exceptions"),
     (r"(?<![\w:])(?:std::)?(expf?|exp2f?|logf?|log2f?|log1pf?|powf?|tanhf?|sqrtf?|rsqrtf?|fmaf?|fmaxf?|fminf?|fabsf?)\(",
-     {"detail/ptx.cuh"}, "libm (use detail/ptx.cuh and detail/math.cuh)"),
+     {"detail/machine/ptx.cuh"}, "libm (use detail/machine/ptx.cuh and detail/math.cuh)"),
     (r"\b(__fmaf_rn|__fmul_rn|__fadd_rn|__expf|__logf|__shfl\w*|__ballot\w*|__syncthreads|__syncwarp)\b",
-     {"detail/ptx.cuh", "detail/block.cuh"}, "a CUDA intrinsic (use detail/ptx.cuh or the block)"),
+     {"detail/machine/ptx.cuh", "detail/machine/block.cuh"}, "a CUDA intrinsic (use detail/machine/ptx.cuh or the block)"),
 ]
 
 

@@ -20,8 +20,8 @@ root = pathlib.Path(include)
 headers = sorted(str(p.relative_to(root)) for p in (root / "ratify").rglob("*") if p.suffix in (".hpp", ".cuh"))
 
 # The host executor and what it is made of: CPU code that NVRTC never sees.
-HOST_ALONE = {"ratify/host.hpp", "ratify/detail/host_block.hpp", "ratify/detail/fiber_pool.hpp",
-              "ratify/detail/sanitizer.hpp", "ratify/detail/floating_environment.hpp"}
+HOST_ALONE = {"ratify/host.hpp", "ratify/detail/machine/host_block.hpp", "ratify/detail/machine/fiber_pool.hpp",
+              "ratify/detail/machine/sanitizer.hpp", "ratify/detail/machine/floating_environment.hpp"}
 NO_HALF = [f"-D__CUDA_NO_{what}__" for what in (
     "HALF_CONVERSIONS", "HALF_OPERATORS", "HALF2_OPERATORS", "BFLOAT16_CONVERSIONS", "BFLOAT16_OPERATORS",
     "BFLOAT162_OPERATORS", "FP8_CONVERSIONS", "FP8_CONVERSION_OPERATORS")]

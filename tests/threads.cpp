@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // L4: large, small, large shared storage in turn from two host threads, each with an executor of its own, on two cards
 // where there are two. A card grants shared memory beyond 48 KB per kernel and device, and errors stick to threads.
-#include <ratify/detail/launch.cuh>
+#include <ratify/detail/machine/launch.cuh>
 
 #include "support/executors.hpp"
 

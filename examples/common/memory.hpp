@@ -6,7 +6,7 @@
 
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
-#include <ratify/detail/launch.cuh>
+#include <ratify/detail/machine/launch.cuh>
 #endif
 
 #include <cstddef>

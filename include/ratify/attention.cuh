@@ -3,7 +3,7 @@
 #pragma once
 
 #include <ratify/detail/attention_kernels.cuh>
-#include <ratify/detail/launch.cuh>
+#include <ratify/detail/machine/launch.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 

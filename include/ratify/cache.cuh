@@ -3,7 +3,7 @@
 #pragma once
 
 #include <ratify/detail/cache_kernels.cuh>
-#include <ratify/detail/launch.cuh>
+#include <ratify/detail/machine/launch.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 

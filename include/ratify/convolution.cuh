@@ -4,7 +4,7 @@
 #pragma once
 
 #include <ratify/detail/convolution_kernels.cuh>
-#include <ratify/detail/launch.cuh>
+#include <ratify/detail/machine/launch.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 

@@ -2,8 +2,8 @@
 /// The host executor: runs the library's kernels on CPU threads. Needs Boost.Context (`ratify::host`).
 #pragma once
 
-#include <ratify/detail/floating_environment.hpp>
-#include <ratify/detail/host_block.hpp>
+#include <ratify/detail/machine/floating_environment.hpp>
+#include <ratify/detail/machine/host_block.hpp>
 #include <ratify/detail/meta.hpp>
 #include <ratify/executor.hpp>
 

@@ -3,7 +3,7 @@
 /// bits on every executor and for any number of rows. docs/arithmetic.md states the order.
 #pragma once
 
-#include <ratify/detail/launch.cuh>
+#include <ratify/detail/machine/launch.cuh>
 #include <ratify/detail/normalization_kernels.cuh>
 
 RATIFY_BEGIN_NAMESPACE

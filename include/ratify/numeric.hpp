@@ -3,7 +3,7 @@
 #pragma once
 
 #include <ratify/detail/meta.hpp>
-#include <ratify/detail/ptx.cuh>
+#include <ratify/detail/machine/ptx.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 

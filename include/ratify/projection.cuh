@@ -2,7 +2,7 @@
 /// y = x W^T with NVFP4 weights, for the few rows of a verification round. docs/arithmetic.md states the order.
 #pragma once
 
-#include <ratify/detail/launch.cuh>
+#include <ratify/detail/machine/launch.cuh>
 #include <ratify/detail/projection_kernels.cuh>
 #if !defined(__CUDACC_RTC__)
 #include <ratify/dispatch.hpp>

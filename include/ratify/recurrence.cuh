@@ -5,7 +5,7 @@
 /// docs/arithmetic.md states the order.
 #pragma once
 
-#include <ratify/detail/launch.cuh>
+#include <ratify/detail/machine/launch.cuh>
 #include <ratify/detail/recurrence_kernels.cuh>
 
 RATIFY_BEGIN_NAMESPACE

@@ -3,7 +3,7 @@
 /// counted place by place, while the program goes on with the bits it had.
 #pragma once
 
-#include <ratify/detail/launch.cuh>
+#include <ratify/detail/machine/launch.cuh>
 #include <ratify/detail/shadow_kernels.cuh>
 
 RATIFY_BEGIN_NAMESPACE

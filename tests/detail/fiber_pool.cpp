@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The scopes of a block, by their counters: who meets whom, and what is reported when they do not.
-#include <ratify/detail/fiber_pool.hpp>
+#include <ratify/detail/machine/fiber_pool.hpp>
 
 #include <doctest/doctest.h>
 

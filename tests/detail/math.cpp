@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Errors of the elementary functions against FP64, over a stride through all FP32 bit patterns. The bounds are those
 /// that detail/math.cuh states.
-#include <ratify/detail/floating_environment.hpp>
+#include <ratify/detail/machine/floating_environment.hpp>
 #include <ratify/detail/math.cuh>
 
 #include "reference/activation.hpp"

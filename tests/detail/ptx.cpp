@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ratify/detail/ptx.cuh>
+#include <ratify/detail/machine/ptx.cuh>
 
 #include "reference/formats.hpp"
 #include "support/compare.hpp"

@@ -2,7 +2,7 @@
 /// Acceptance: the integer twin by sorting, and FP64 truth.
 #pragma once
 
-#include <ratify/detail/floating_environment.hpp>
+#include <ratify/detail/machine/floating_environment.hpp>
 #include <ratify/detail/math.cuh>
 #include <ratify/numeric.hpp>
 

@@ -2,7 +2,7 @@
 /// Elementwise operations: FP32 twins, and FP64 truth with its bounds.
 #pragma once
 
-#include <ratify/detail/floating_environment.hpp>
+#include <ratify/detail/machine/floating_environment.hpp>
 #include <ratify/detail/math.cuh>
 
 #include <cfloat>

@@ -2,7 +2,7 @@
 /// Verify attention: FP32 twin in plain loops, and FP64 truth with its error bound.
 #pragma once
 
-#include <ratify/detail/floating_environment.hpp>
+#include <ratify/detail/machine/floating_environment.hpp>
 #include <ratify/detail/math.cuh>
 #include <ratify/numeric.hpp>
 

@@ -2,7 +2,7 @@
 /// The drafter's operations: FP32 and integer twins in plain loops, and FP64 truth with error bounds.
 #pragma once
 
-#include <ratify/detail/floating_environment.hpp>
+#include <ratify/detail/machine/floating_environment.hpp>
 #include <ratify/detail/math.cuh>
 #include <ratify/numeric.hpp>
 

@@ -2,7 +2,7 @@
 /// Normalizations: FP32 twins in plain loops, and FP64 truth with its bound. One row, or one head, at a time.
 #pragma once
 
-#include <ratify/detail/floating_environment.hpp>
+#include <ratify/detail/machine/floating_environment.hpp>
 #include <ratify/detail/math.cuh>
 
 #include <cmath>

@@ -2,7 +2,7 @@
 /// NVFP4 projection: the FP32 twin in plain loops, and FP64 truth with its bound.
 #pragma once
 
-#include <ratify/detail/floating_environment.hpp>
+#include <ratify/detail/machine/floating_environment.hpp>
 #include <ratify/numeric.hpp>
 
 #include <cmath>

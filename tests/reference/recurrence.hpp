@@ -2,7 +2,7 @@
 /// The gated delta rule: FP32 twin in plain loops, and FP64 truth with an error bound.
 #pragma once
 
-#include <ratify/detail/floating_environment.hpp>
+#include <ratify/detail/machine/floating_environment.hpp>
 #include <ratify/detail/math.cuh>
 
 #include <cmath>

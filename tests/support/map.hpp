@@ -2,7 +2,7 @@
 /// A function of one value, checked as a kernel computes it on each executor.
 #pragma once
 
-#include <ratify/detail/ptx.cuh>
+#include <ratify/detail/machine/ptx.cuh>
 
 #include "compare.hpp"
 #include "executors.hpp"

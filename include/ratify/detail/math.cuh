@@ -4,7 +4,7 @@
 /// formulas; tests/detail/math.cpp measures the errors.
 #pragma once
 
-#include <ratify/detail/ptx.cuh>
+#include <ratify/detail/machine/ptx.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 namespace detail {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <ratify/detail/acceptance_traits.cuh>
-#include <ratify/detail/collectives.cuh>
+#include <ratify/detail/machine/collectives.cuh>
 #include <ratify/detail/math.cuh>
 #include <ratify/detail/philox.cuh>
 

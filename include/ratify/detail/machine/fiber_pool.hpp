@@ -3,7 +3,7 @@
 /// that includes Boost.
 #pragma once
 
-#include <ratify/detail/sanitizer.hpp>
+#include <ratify/detail/machine/sanitizer.hpp>
 
 #include <boost/context/fiber.hpp>
 #include <boost/context/preallocated.hpp>

@@ -444,7 +444,7 @@ RATIFY_HD inline void scaled_e2m1_x16(vector8 const& codes, float scale, float (
 #endif
 }
 
-// What follows exists on a card alone; the host block has its own meaning for each (detail/host_block.hpp).
+// What follows exists on a card alone; the host block has its own meaning for each (detail/machine/host_block.hpp).
 #if defined(__CUDACC__)
 __device__ inline uint32_t shuffle_bits(uint32_t mask, uint32_t value, int source_lane) {
   uint32_t r = value;

@@ -2,7 +2,7 @@
 /// The only kernel entry, and the executor that launches it on a CUDA stream.
 #pragma once
 
-#include <ratify/detail/block.cuh>
+#include <ratify/detail/machine/block.cuh>
 #include <ratify/detail/meta.hpp>
 #include <ratify/executor.hpp>
 

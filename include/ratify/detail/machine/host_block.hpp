@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The block interface on fibers. Member for member the same as detail/block.cuh.
+/// The block interface on fibers. Member for member the same as detail/machine/block.cuh.
 #pragma once
 
-#include <ratify/detail/fiber_pool.hpp>
-#include <ratify/detail/ptx.cuh>
+#include <ratify/detail/machine/fiber_pool.hpp>
+#include <ratify/detail/machine/ptx.cuh>
 #include <ratify/executor.hpp>
 
 RATIFY_BEGIN_NAMESPACE

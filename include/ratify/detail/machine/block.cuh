@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The block interface on CUDA. Member for member the same as detail/host_block.hpp.
+/// The block interface on CUDA. Member for member the same as detail/machine/host_block.hpp.
 ///
 /// Scopes: warp (lanes named by a mask) and block. Clusters, groups of warps and asynchronous copies get members
 /// here, and in the host block, with the first kernel that needs them.
 #pragma once
 
-#include <ratify/detail/ptx.cuh>
+#include <ratify/detail/machine/ptx.cuh>
 
 #if defined(__CUDACC__)
 RATIFY_BEGIN_NAMESPACE
