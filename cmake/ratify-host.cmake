@@ -1,9 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-# ratify::host = ratify::ratify with Boost.Context and threads, where they are. Used by the build and by the package.
-find_package(Threads)
-find_package(Boost 1.74 QUIET CONFIG COMPONENTS context)
-if(Threads_FOUND AND Boost_FOUND AND NOT TARGET ratify::host)
-  add_library(ratify::host INTERFACE IMPORTED)
-  target_link_libraries(ratify::host INTERFACE ratify::ratify Boost::context Threads::Threads)
-  set_target_properties(ratify::host PROPERTIES IMPORTED_GLOBAL TRUE)
+# ratify::host = ratify::ratify with Boost.Context and threads, where they are. Used by the build and by the package. Where
+# there is no target, ratify_host_missing says why.
+function(ratify_find_boost_context)
+  # Boost's package parses this, which nothing sets where CUDA is the only language.
+  if(NOT CMAKE_CXX_COMPILER_VERSION)
+    set(CMAKE_CXX_COMPILER_VERSION 0.0)
+  endif()
+  find_package(Boost 1.74 QUIET CONFIG COMPONENTS context)
+endfunction()
+if(NOT TARGET Boost::context)
+  ratify_find_boost_context()
 endif()
+# FindThreads needs one of these languages; a CUDA compiler alone links the library that it would find.
+get_property(ratify_languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+if("C" IN_LIST ratify_languages OR "CXX" IN_LIST ratify_languages)
+  find_package(Threads QUIET)
+  set(ratify_threads Threads::Threads)
+else()
+  set(ratify_threads pthread)
+endif()
+
+unset(ratify_host_missing)
+if(NOT TARGET Boost::context)
+  set(ratify_host_missing "Boost.Context 1.74 or newer is not found (Debian: libboost-context-dev).")
+  if(Boost_DIR)
+    string(APPEND ratify_host_missing " Boost in ${Boost_DIR} has no target Boost::context.")
+  endif()
+elseif(ratify_threads STREQUAL "Threads::Threads" AND NOT TARGET Threads::Threads)
+  set(ratify_host_missing "No thread library is found.")
+elseif(NOT TARGET ratify::host)
+  add_library(ratify::host INTERFACE IMPORTED GLOBAL)
+  target_link_libraries(ratify::host INTERFACE ratify::ratify Boost::context ${ratify_threads})
+endif()
+unset(ratify_languages)
+unset(ratify_threads)

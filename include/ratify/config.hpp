@@ -2,11 +2,23 @@
 /// What differs between compilers, in one place: standard headers, function annotations, the ABI namespace.
 #pragma once
 
-#include <ratify/version.hpp>
+// Two features of C++17 that every compiler has a macro for. A missing file ends the compilation where #error alone
+// would be followed by hundreds of lines.
+#if !defined(__cpp_if_constexpr) || !defined(__cpp_inline_variables)
+#error "ratify needs C++17: compile with -std=c++17 or newer"
+#include <ratify_needs_cxx17>
+#endif
 
+// Flags that break a promise and can be seen: NaN and infinity are data of the contract, and the order of a sum is too.
 #if defined(__FAST_MATH__)
 #error "ratify: ordered results need IEEE arithmetic; compile without -ffast-math"
+#elif defined(__FINITE_MATH_ONLY__)
+#if __FINITE_MATH_ONLY__
+#error "ratify: NaN and infinity are data here; compile without -ffinite-math-only"
 #endif
+#endif
+
+#include <ratify/version.hpp>
 
 #if defined(__CUDACC_RTC__)
 // NVRTC finds no <cstdint> and no <type_traits>; the toolkit's own standard library is there.
@@ -64,9 +76,14 @@
 #define RATIFY_GRID_CONSTANT __grid_constant__
 #endif
 
+// The ABI namespace: v0_1 of version 0.1.
+#define RATIFY_JOIN_VERSION(major_version, minor_version) v##major_version##_##minor_version
+#define RATIFY_ABI_OF(major_version, minor_version) RATIFY_JOIN_VERSION(major_version, minor_version)
+#define RATIFY_ABI RATIFY_ABI_OF(RATIFY_VERSION_MAJOR, RATIFY_VERSION_MINOR)
+
 #define RATIFY_BEGIN_NAMESPACE \
   namespace ratify {           \
-  inline namespace v0_1 {
+  inline namespace RATIFY_ABI {
 #define RATIFY_END_NAMESPACE \
   }                          \
   }
