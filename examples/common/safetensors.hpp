@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Reads and writes safetensors files: 8 bytes of header length (little-endian), a JSON header, the data. A file that
-/// is not exactly that gives one error which names the file, the tensor and the fault.
+/// is not exactly that gives one error which names the file, the tensor and the fault. Time and memory to read a header
+/// grow with its length, not faster.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <stdexcept>
@@ -47,10 +49,26 @@ inline dtype_description const& describe(dtype type) { return dtypes[static_cast
 
 using shape_type = std::vector<int64_t>;
 
+/// A shape as part of a one-line message; only the first extents of one that has very many.
 inline std::string to_string(shape_type const& shape) {
+  constexpr size_t most = 16;
   std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  for (size_t i = 0; i < std::min(shape.size(), most); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  if (shape.size() > most) text += " and " + std::to_string(shape.size() - most) + " more";
   return text + "]";
+}
+
+/// The bytes of a dense tensor; none where they, or an offset on the way to an element, do not fit into 64 bits. An
+/// extent of 0 makes the tensor empty, but not the strides of the dimensions before it: for those it counts as 1.
+inline std::optional<uint64_t> dense_bytes(shape_type const& shape, int64_t element_bytes) {
+  int64_t bytes = element_bytes;
+  bool empty = false;
+  for (int64_t const extent : shape) {
+    if (extent < 0 || (extent > 1 && bytes > INT64_MAX / extent)) return {};
+    bytes *= std::max<int64_t>(extent, 1);
+    empty = empty || extent == 0;
+  }
+  return empty ? 0 : static_cast<uint64_t>(bytes);
 }
 
 /// A tensor whose bytes lie somewhere else: in a `file`, or in the caller's memory when it is to be written. The bytes
@@ -81,35 +99,83 @@ tensor view(dtype type, shape_type shape, std::vector<T> const& values) {
 
 namespace detail {
 
-/// A name as part of a one-line message.
+/// The most bytes a header may have: the format's own limit.
+inline constexpr uint64_t most_header_bytes = 100000000;
+
+/// A name as part of a one-line message; only the beginning of one that is very long.
 inline std::string quote(std::string const& name) {
+  constexpr size_t most = 128;
+  size_t end = std::min(name.size(), most);
+  // A cut must not leave a part of a character.
+  while (end < name.size() && end > 0 && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) --end;
   std::string text = "'";
-  for (char const c : name) text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  return text + "'";
+  for (char const c : name.substr(0, end)) text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  return text + (end < name.size() ? "' and " + std::to_string(name.size() - end) + " bytes more" : "'");
 }
 
-/// Parses a header; a name that stands twice in one object is an error, which plain parsing would hide.
-inline nlohmann::json parse_header(std::string const& where, char const* begin, char const* end) {
-  std::vector<std::set<std::string>> names;
-  std::string twice;
-  auto const watch = [&](int, nlohmann::json::parse_event_t event, nlohmann::json& value) {
-    using event_type = nlohmann::json::parse_event_t;
-    if (event == event_type::object_start) names.emplace_back();
-    if (event == event_type::object_end) names.pop_back();
-    if (event == event_type::key && !names.back().insert(value.get<std::string>()).second && twice.empty())
-      twice = value.get<std::string>();
-    return true;
-  };
-  nlohmann::json header;
-  try {
-    header = nlohmann::json::parse(begin, end, watch);
-  } catch (nlohmann::json::parse_error const& e) {
-    throw error(where + "the header is not valid JSON (byte " + std::to_string(e.byte) + " of it)");
-  } catch (nlohmann::json::exception const&) {
-    throw error(where + "the header is not valid JSON");
+/// Walks through a header and stops at the first fault that building its values would hide or make expensive: bytes
+/// that are not JSON, a name that stands twice in one object, nesting that no header has.
+class header_walk final : public nlohmann::json::json_sax_t {
+ public:
+  /// What is wrong; "" if nothing is.
+  std::string fault;
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, string_t const&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override {
+    names_.emplace_back();
+    return open();
   }
-  if (!twice.empty()) throw error(where + "the header has the name " + quote(twice) + " twice");
-  if (!header.is_object()) throw error(where + "the header is not a JSON object");
+  bool end_object() override {
+    names_.pop_back();
+    return close();
+  }
+  bool start_array(size_t) override { return open(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& name) override {
+    return names_.back().insert(name).second || stop("has the name " + quote(name) + " twice");
+  }
+  bool parse_error(size_t byte, std::string const&, nlohmann::json::exception const&) override {
+    return stop("is not valid JSON (byte " + std::to_string(byte) + " of it)");
+  }
+ private:
+  static constexpr int most_open = 16;  // a good header needs 3
+
+  bool open() {
+    return ++open_ <= most_open || stop("is JSON nested more than " + std::to_string(most_open) + " deep");
+  }
+  bool close() {
+    --open_;
+    return true;
+  }
+  bool stop(std::string text) {
+    fault = std::move(text);
+    return false;
+  }
+
+  std::vector<std::set<std::string>> names_;  // of each object that is open
+  int open_ = 0;
+};
+
+/// Parses a header, which is exactly one JSON object and the spaces that pad it. The parser is not asked where that
+/// object ends: it takes a NUL for the end of its input and skips a byte order mark.
+inline nlohmann::json parse_header(std::string const& where, char const* begin, char const* end) {
+  auto const fail = [&](std::string const& text) { throw error(where + "the header " + text); };
+  if (char const* const nul = std::find(begin, end, '\0'); nul != end)
+    fail("is not valid JSON (byte " + std::to_string(nul - begin + 1) + " of it)");
+  header_walk walk;
+  (void)nlohmann::json::sax_parse(begin, end, &walk);
+  if (!walk.fault.empty()) fail(walk.fault);
+  auto header = nlohmann::json::parse(begin, end);
+  if (!header.is_object()) fail("is not a JSON object");
+  if (*begin != '{') fail("begins with something else than '{'");
+  while (end[-1] == ' ') --end;
+  if (end[-1] != '}') fail("ends with something else than '}' and spaces");
   return header;
 }
 
@@ -137,16 +203,14 @@ inline entry parse_entry(std::string const& where, nlohmann::json const& json, u
   e.type = known->type;
 
   nlohmann::json const& shape = member("shape");
-  uint64_t bytes = static_cast<uint64_t>(known->bytes);
   if (!shape.is_array()) throw error(where + "shape is not a list");
   for (auto const& extent : shape) {
     if (!extent.is_number_unsigned() || extent.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
       throw error(where + "shape holds something else than a size");
-    uint64_t const n = extent.get<uint64_t>();
-    if (n > 0 && bytes > static_cast<uint64_t>(INT64_MAX) / n) throw error(where + "shape is too large");
-    bytes *= n;
-    e.shape.push_back(static_cast<int64_t>(n));
+    e.shape.push_back(extent.get<int64_t>());
   }
+  auto const bytes = dense_bytes(e.shape, known->bytes);
+  if (!bytes) throw error(where + "shape is too large");
 
   nlohmann::json const& offsets = member("data_offsets");
   if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
@@ -158,9 +222,14 @@ inline entry parse_entry(std::string const& where, nlohmann::json const& json, u
   if (e.end > data_bytes)
     throw error(where + "data_offsets end at " + std::to_string(e.end) + ", past the end of the data (" +
                 std::to_string(data_bytes) + " bytes)");
-  if (e.end - e.begin != bytes)
-    throw error(where + "dtype " + known->name + " and shape " + to_string(e.shape) + " need " + std::to_string(bytes) +
-                " bytes, data_offsets hold " + std::to_string(e.end - e.begin));
+  if (e.end - e.begin != *bytes)
+    throw error(where + "dtype " + known->name + " and shape " + to_string(e.shape) + " need " +
+                std::to_string(*bytes) + " bytes, data_offsets hold " + std::to_string(e.end - e.begin));
+  for (auto const& [name, unused] : json.items()) {
+    (void)unused;
+    if (name != "dtype" && name != "shape" && name != "data_offsets")
+      throw error(where + "member " + quote(name) + " is not known");
+  }
   return e;
 }
 
@@ -224,6 +293,9 @@ class file {
     if (length > bytes_.size() - 8)
       throw error(where + "a header of " + std::to_string(length) + " bytes does not fit into a file of " +
                   std::to_string(bytes_.size()));
+    if (length > detail::most_header_bytes)
+      throw error(where + "a header of " + std::to_string(length) + " bytes is longer than the format's limit of " +
+                  std::to_string(detail::most_header_bytes));
     char const* const begin = bytes_.data() + 8;
     char const* const data = begin + length;
     uint64_t const data_bytes = bytes_.size() - 8 - length;
@@ -280,13 +352,11 @@ inline std::vector<char> serialize(std::map<std::string, tensor> const& tensors,
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
   for (auto const& [name, t] : ordered) {
-    uint64_t bytes = static_cast<uint64_t>(describe(t.type).bytes);
-    for (int64_t const extent : t.shape) bytes *= static_cast<uint64_t>(extent);
-    if (bytes != t.bytes || name == "__metadata__")
-      throw error("tensor " + detail::quote(name) + ": cannot be written: its shape needs " + std::to_string(bytes) +
-                  " bytes, it has " + std::to_string(t.bytes));
-    header[name] = {{"dtype", describe(t.type).name}, {"shape", t.shape}, {"data_offsets", {offset, offset + bytes}}};
-    offset += bytes;
+    if (dense_bytes(t.shape, describe(t.type).bytes) != t.bytes || name == "__metadata__")
+      throw error("tensor " + detail::quote(name) + ": cannot be written: " + std::to_string(t.bytes) +
+                  " bytes for dtype " + describe(t.type).name + " and shape " + to_string(t.shape));
+    header[name] = {{"dtype", describe(t.type).name}, {"shape", t.shape}, {"data_offsets", {offset, offset + t.bytes}}};
+    offset += t.bytes;
   }
   std::string text = header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   text.append((8 - text.size() % 8) % 8, ' ');
