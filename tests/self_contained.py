@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""L2: each header alone, included twice, compiles without a warning.
+"""L2: each header alone, included twice, compiles without a warning, and as C++14 says in its first line what it needs.
 
 self_contained.py INCLUDE_DIR COMPILER [TOOLKIT]
 
@@ -67,7 +67,26 @@ def modes():
     return [(f"{name} C++17", program(".cpp", [*base, "-std=c++17"])), (f"{name} C++20", program(".cpp", [*base, "-std=c++20"]))]
 
 
+def refusals_of_older_standards():
+    """-> how many headers an older standard does not refuse in the first line of a short log."""
+    command = [compiler, "-fsyntax-only", f"-I{include}", "-x", "c++", "-"]
+    failures = 0
+    for standard in ("c++11", "c++14"):
+        for header in headers:
+            if header == "ratify/version.hpp":  # macros alone
+                continue
+            log = subprocess.run([*command, f"-std={standard}"], input=f"#include <{header}>\n", capture_output=True, text=True).stderr
+            errors = [line for line in log.splitlines() if "error:" in line]
+            if len(errors) != 2 or "ratify needs C++17: compile with -std=c++17 or newer" not in errors[0]:
+                print(f"L2 {standard}: {header} says:\n{log}")
+                failures += 1
+    print(f"L2 C++11 and C++14: {len(headers) - 1} headers, {failures} without the line that says what is needed", flush=True)
+    return failures
+
+
 failures = 0
+if not toolkit and not pathlib.Path(compiler).name.startswith("nvcc"):
+    failures += refusals_of_older_standards()
 for what, compile in modes():
     mine = [h for h in headers if not (what == "NVRTC" and h in HOST_ALONE)]
     with concurrent.futures.ThreadPoolExecutor(1 if what == "NVRTC" else 2) as pool:

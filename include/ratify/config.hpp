@@ -81,12 +81,24 @@
 #define RATIFY_ABI_OF(major_version, minor_version) RATIFY_JOIN_VERSION(major_version, minor_version)
 #define RATIFY_ABI RATIFY_ABI_OF(RATIFY_VERSION_MAJOR, RATIFY_VERSION_MINOR)
 
+// clang on the host: what is between the two macros is compiled without -funsafe-math-optimizations, -fno-signed-zeros
+// and the like, whatever the flags. g++ has no such pragma that leaves inlining alone.
+#if defined(__clang__) && !defined(__CUDACC__)
+#define RATIFY_BEGIN_IEEE _Pragma("float_control(precise, on, push)")
+#define RATIFY_END_IEEE _Pragma("float_control(pop)")
+#else
+#define RATIFY_BEGIN_IEEE
+#define RATIFY_END_IEEE
+#endif
+
 #define RATIFY_BEGIN_NAMESPACE \
+  RATIFY_BEGIN_IEEE            \
   namespace ratify {           \
   inline namespace RATIFY_ABI {
 #define RATIFY_END_NAMESPACE \
   }                          \
-  }
+  }                          \
+  RATIFY_END_IEEE
 
 RATIFY_BEGIN_NAMESPACE
 
