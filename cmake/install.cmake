@@ -5,6 +5,11 @@ include(CMakePackageConfigHelpers)
 set(ratify_package ${CMAKE_INSTALL_DATADIR}/cmake/ratify)
 target_include_directories(ratify INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 install(DIRECTORY include/ratify DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(CODE "
+  cmake_path(ABSOLUTE_PATH CMAKE_INSTALL_PREFIX OUTPUT_VARIABLE prefix)
+  cmake_path(APPEND prefix \"${CMAKE_INSTALL_INCLUDEDIR}\" ratify OUTPUT_VARIABLE headers)
+  execute_process(COMMAND \"${CMAKE_COMMAND}\" -DHEADERS=\$ENV{DESTDIR}\${headers} -P
+    \"${PROJECT_SOURCE_DIR}/cmake/header_digest.cmake\" COMMAND_ERROR_IS_FATAL ANY OUTPUT_QUIET)")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(TARGETS ratify EXPORT ratify_targets)
 install(EXPORT ratify_targets NAMESPACE ratify:: DESTINATION ${ratify_package})

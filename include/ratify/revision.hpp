@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Refusing a compiled module of another revision: a shared library built from other headers may lay out parameters or
-/// order sums differently, and nothing but this would tell.
+/// order sums differently, and nothing but this would tell. Headers whose contents differ are of different revisions,
+/// whatever version they have.
 ///
 /// In the module, once:        RATIFY_EXPORT_REVISION
 /// In who loads the module:    ratify::check_revision(dlsym(handle, "ratify_module_revision"))
 #pragma once
 
+#include <ratify/detail/header_digest.hpp>
 #include <ratify/status.hpp>
 
 #define RATIFY_TEXT_OF(x) #x
 #define RATIFY_TEXT(x) RATIFY_TEXT_OF(x)
-/// What a module says of itself: version and ABI of the headers it was compiled with.
+/// What a module says of itself: version and contents of the headers it was compiled with.
 #define RATIFY_REVISION                                                                              \
   "ratify " RATIFY_TEXT(RATIFY_VERSION_MAJOR) "." RATIFY_TEXT(RATIFY_VERSION_MINOR) "." RATIFY_TEXT( \
-      RATIFY_VERSION_PATCH)
+      RATIFY_VERSION_PATCH) " " RATIFY_HEADER_DIGEST
 
 /// Exports the revision of a shared library under a C name.
 #define RATIFY_EXPORT_REVISION \

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Projects of strangers that find ratify with CMake or pkg-config: cmake.py SOURCE_DIR CMAKE COMPILER [--cuda NVCC]
 
-What is installed and by whom, what component `host` says without Boost.Context, that the version is the headers' own.
+What is installed and by whom, what component `host` says without Boost.Context, that version and digest are those of the
+headers.
 --cuda: projects whose only language is CUDA instead; skipped without nvcc (exit 77), or failed where RATIFY_NO_SKIP is
 set."""
 import os
@@ -52,11 +53,11 @@ class Project:
         return run(cmake, "-S", self.root, "-B", self.build, *options)
 
 
-def install(folder):
-    prefix = folder / "installed"
-    must(cmake, "-S", source, "-B", folder / "library", "-DRATIFY_TESTS=OFF", "-DRATIFY_EXAMPLES=OFF", "-DRATIFY_BENCH=OFF",
+def install(folder, of=source, name="installed"):
+    prefix = folder / name
+    must(cmake, "-S", of, "-B", folder / (name + "_build"), "-DRATIFY_TESTS=OFF", "-DRATIFY_EXAMPLES=OFF", "-DRATIFY_BENCH=OFF",
          "-DCMAKE_INSTALL_INCLUDEDIR=include/of/headers", f"-DCMAKE_CXX_COMPILER={compiler}")
-    must(cmake, "--install", folder / "library", "--prefix", prefix)
+    must(cmake, "--install", folder / (name + "_build"), "--prefix", prefix)
     return prefix
 
 
@@ -77,6 +78,38 @@ def subprojects(folder):
         files = [str(p.relative_to(prefix)) for p in prefix.rglob("*") if p.is_file()]
         expect("CMakeLists.txt" in files, f"{name} does not install its own file", files)
         expect(any("ratify" in f for f in files) == ours, f"{name} installs {len(files)} files", files)
+
+
+def digests(folder, prefix):
+    """Whoever builds from patched headers gets another digest, whether or not the patch wrote it."""
+    def held(headers, *options):
+        return run(cmake, f"-DHEADERS={headers / 'ratify'}", *options, "-P", source / "cmake/header_digest.cmake")
+    expect(held(prefix / "include/of/headers", "-DCHECK=ON")[0] == 0, "the installed headers hold another digest")
+    tree = folder / "patched"
+    for part in ("cmake", "include"):
+        shutil.copytree(source / part, tree / part)
+    for part in ("CMakeLists.txt", "LICENSE"):
+        shutil.copy(source / part, tree)
+    with open(tree / "include/ratify/numeric.hpp", "a") as header:
+        header.write("// A patch.\n")
+    expect(held(tree / "include", "-DCHECK=ON")[0] != 0, "a patch is not seen")
+    program = "#include <ratify/revision.hpp>\n#include <cstdio>\nint main() { std::puts(RATIFY_REVISION); }\n"
+    said = {}
+    for name, of in (("as_released", source), ("patched_child", tree)):
+        text = (f"add_subdirectory({of} ratify)\nadd_executable(program program.cpp)\n"
+                "target_link_libraries(program PRIVATE ratify::ratify)")
+        project = Project(folder, name, text, "CXX", {"program.cpp": program})
+        code, log = project.configure(f"-DCMAKE_CXX_COMPILER={compiler}")
+        expect(code == 0, f"{name} does not configure", log)
+        must(cmake, "--build", project.build)
+        said[name] = must(project.build / "program")
+    expect(said["as_released"].startswith(f"ratify {version()} "), f"the revision is {said['as_released']}")
+    expect(said["as_released"] != said["patched_child"], f"released and patched headers both are {said['as_released']}")
+    patched = install(folder, tree, "patched_installed")
+    code, log = held(patched / "include/of/headers", "-DCHECK=ON")
+    expect(code == 0, "the digest of installed patched headers", log)
+    text = (patched / "include/of/headers/ratify/detail/header_digest.hpp").read_text()
+    expect(said["patched_child"].split()[-1] in text, "built and installed from one patched tree differ", text)
 
 
 def components(folder, prefix):
@@ -177,6 +210,7 @@ with tempfile.TemporaryDirectory() as name:
     else:
         installed = install(work)
         subprojects(work)
+        digests(work, installed)
         components(work, installed)
         pkg_config(work, installed)
 print("projects of strangers:", f"{failures} failures" if failures else "no failure")

@@ -9,15 +9,12 @@ RATIFY_EXPORT_REVISION
 #endif
 
 extern "C" __attribute__((visibility("default"))) float module_silu(float gate, float x) {
-  struct policy : ratify::silu_and_mul_policy {
-    using input_format = float;
-    using output_format = float;
-  };
+  using op = ratify::silu_and_mul<ratify::input_format<float>, ratify::output_format<float>>;
   ratify::host_executor cpu(1);
   float in[2] = {gate, x}, out[1] = {0};
-  ratify::silu_and_mul<policy>::params p;
+  op::params p;
   p.x = {in, 2};
   p.out = {out, 1};
   p.rows = p.columns = 1;
-  return ratify::silu_and_mul<policy>::launch(p, {}, cpu) ? out[0] : -1.0f;
+  return op::launch(p, {}, cpu) ? out[0] : -1.0f;
 }

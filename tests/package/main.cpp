@@ -9,7 +9,7 @@ float silu_elsewhere(ratify::host_executor& cpu, float gate, float x);
 int main() {
   ratify::host_executor cpu(2);
   ratify::f16 in[2] = {ratify::convert<ratify::f16>(1.0f), ratify::convert<ratify::f16>(2.0f)}, out[1];
-  using op = ratify::silu_and_mul<ratify::silu_and_mul_policy>;
+  using op = ratify::silu_and_mul<>;
   op::params p;
   p.x = {in, 2};
   p.out = {out, 1};

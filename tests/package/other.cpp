@@ -5,7 +5,7 @@
 
 float silu_elsewhere(ratify::host_executor& cpu, float gate, float x) {
   ratify::f16 in[2] = {ratify::convert<ratify::f16>(gate), ratify::convert<ratify::f16>(x)}, out[1];
-  using op = ratify::silu_and_mul<ratify::silu_and_mul_policy>;
+  using op = ratify::silu_and_mul<>;
   op::params p;
   p.x = {in, 2};
   p.out = {out, 1};
