@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A policy chosen at run time, without a CUDA compiler at build time: NVRTC compiles its kernels for the card that is
 /// here, a file keeps them, the driver API launches them, and the host executor checks the bits.
-///
-/// run_time_policy PARTITION_WIDTH PV_UNROLL CACHE_FOLDER
 #include <driver/driver_executor.hpp>
-#include <policies.hpp>
 #include <ratify/attention.cuh>
+#include <ratify/describe.hpp>
 #include <ratify/dispatch.hpp>
 #include <ratify/host.hpp>
-#include <ratify/revision.hpp>
 
 #include <nvrtc.h>
 
+#include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -21,6 +20,18 @@
 #include <sstream>
 
 namespace {
+
+enum exit_code { equal = 0, bits_differ = 1, not_possible_here = 2, arguments_are_bad = 3 };
+
+constexpr char const* usage =
+    "run_time_policy PARTITION_WIDTH PV_UNROLL CACHE_FOLDER [HEADERS]\n"
+    "Compiles attention for this machine's card, runs it and compares its bits with the host executor's.\n"
+    "  PARTITION_WIDTH  64, 256, 1024 or 4096\n"
+    "  PV_UNROLL        1, 4, 8 or 16\n"
+    "  CACHE_FOLDER     where compiled kernels are kept from one run to the next\n"
+    "  HEADERS          the folder that holds ratify/attention.cuh; those that this program was built with if left "
+    "out\n"
+    "Exit code: 0 equal bits, 1 bits differ, 2 no driver, no card or another failure, 3 wrong arguments\n";
 
 void require(nvrtcResult r, std::string const& what) {
   if (r != NVRTC_SUCCESS) throw std::runtime_error(what + ": " + nvrtcGetErrorString(r));
@@ -38,17 +49,22 @@ struct compiled {
   std::vector<std::string> names;
 };
 
-/// Compiles kernels (name expressions) for an architecture.
-compiled compile(std::string const& architecture, std::vector<std::string> const& kernels) {
+/// What to compile: kernels (name expressions) of the headers in a folder, for an architecture.
+struct request {
+  std::filesystem::path headers;
+  std::string architecture;
+  std::vector<std::string> kernels;
+};
+
+compiled compile(request const& what) {
   nvrtcProgram program = nullptr;
-  require(nvrtcCreateProgram(&program, "#include <policies.hpp>\n#include <ratify/attention.cuh>\n", "policy.cu", 0,
-                             nullptr, nullptr),
+  require(nvrtcCreateProgram(&program, "#include <ratify/attention.cuh>\n", "policy.cu", 0, nullptr, nullptr),
           "nvrtcCreateProgram");
-  for (auto const& k : kernels) require(nvrtcAddNameExpression(program, k.c_str()), k);
-  std::string const target = "-arch=" + architecture;
-  char const* const options[] = {target.c_str(),       "-std=c++17",     "-I" RATIFY_INCLUDE,
-                                 "-I" RATIFY_EXAMPLES, "-I" RATIFY_CCCL, "-I" RATIFY_CUDA_INCLUDE};
-  if (nvrtcCompileProgram(program, 6, options) != NVRTC_SUCCESS) {
+  for (auto const& k : what.kernels) require(nvrtcAddNameExpression(program, k.c_str()), k);
+  std::string const target = "-arch=" + what.architecture, headers = "-I" + what.headers.string();
+  char const* const options[] = {target.c_str(), "-std=c++17", headers.c_str(), "-I" RATIFY_CCCL,
+                                 "-I" RATIFY_CUDA_INCLUDE};
+  if (nvrtcCompileProgram(program, 5, options) != NVRTC_SUCCESS) {
     size_t n = 0;
     require(nvrtcGetProgramLogSize(program, &n), "log");
     std::string log(n, '\0');
@@ -60,7 +76,7 @@ compiled compile(std::string const& architecture, std::vector<std::string> const
   require(nvrtcGetCUBINSize(program, &n), "cubin");
   out.image.resize(n);
   require(nvrtcGetCUBIN(program, out.image.data()), "cubin");
-  for (auto const& k : kernels) {
+  for (auto const& k : what.kernels) {
     char const* name = nullptr;
     require(nvrtcGetLoweredName(program, k.c_str(), &name), k);
     out.names.push_back(name);
@@ -69,11 +85,35 @@ compiled compile(std::string const& architecture, std::vector<std::string> const
   return out;
 }
 
+/// Digest (FNV-1a) of everything that the compiled code depends on. The headers count by their contents: they are read
+/// when the kernels are compiled, and may have changed since this program or a cached file was made.
+std::string cache_key(request const& what) {
+  uint64_t key = 14695981039346656037ull;
+  auto const add = [&](std::string const& text) {
+    for (char const c : text) key = (key ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+    key = (key ^ 256u) * 1099511628211ull;  // where one text ends and the next begins
+  };
+  int major = 0, minor = 0;
+  require(nvrtcVersion(&major, &minor), "nvrtcVersion");
+  add(what.architecture);
+  add("NVRTC " + std::to_string(major) + "." + std::to_string(minor));
+  for (auto const& k : what.kernels) add(k);
+  std::vector<std::filesystem::path> headers;
+  for (auto const& entry : std::filesystem::recursive_directory_iterator(what.headers / "ratify"))
+    if (entry.is_regular_file()) headers.push_back(entry.path());
+  std::sort(headers.begin(), headers.end());
+  for (auto const& h : headers) {
+    add(h.lexically_relative(what.headers).generic_string());
+    add(read(h));
+  }
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(key));
+  return text;
+}
+
 /// From the cache, or compiled and put there: one file of names, one of code.
-compiled cached(std::filesystem::path const& folder, std::string const& architecture,
-                std::vector<std::string> const& kernels) {
-  size_t const key = std::hash<std::string>{}(architecture + kernels.front() + RATIFY_REVISION);
-  auto const stem = folder / (architecture + "_" + std::to_string(key));
+compiled cached(std::filesystem::path const& folder, request const& what) {
+  auto const stem = folder / (what.architecture + "_" + cache_key(what));
   auto const code = stem.string() + ".cubin", names = stem.string() + ".names";
   if (std::filesystem::exists(code) && std::filesystem::exists(names)) {
     compiled out{read(code), {}};
@@ -83,8 +123,8 @@ compiled cached(std::filesystem::path const& folder, std::string const& architec
     return out;
   }
   auto const begin = std::chrono::steady_clock::now();
-  compiled const out = compile(architecture, kernels);
-  std::printf("compiled for %s in %.2f s\n", architecture.c_str(),
+  compiled const out = compile(what);
+  std::printf("compiled for %s in %.2f s\n", what.architecture.c_str(),
               std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   std::filesystem::create_directories(folder);
   std::ofstream(code, std::ios::binary) << out.image;
@@ -92,6 +132,32 @@ compiled cached(std::filesystem::path const& folder, std::string const& architec
   for (auto const& n : out.names) list << n << '\n';
   return out;
 }
+
+/// The first card, with its primary context current.
+class card {
+ public:
+  card() {
+    CUresult const r = cuInit(0);
+    if (r == CUDA_ERROR_STUB_LIBRARY) throw std::runtime_error("no CUDA driver is installed (libcuda.so.1)");
+    example::require(r, "the CUDA driver does not start");
+    example::require(cuDeviceGet(&device_, 0), "cuDeviceGet");
+    CUcontext context = nullptr;
+    example::require(cuDevicePrimaryCtxRetain(&context, device_), "cuDevicePrimaryCtxRetain");
+    example::require(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+  }
+  card(card const&) = delete;
+  card& operator=(card const&) = delete;
+  ~card() { (void)cuDevicePrimaryCtxRelease(device_); }
+
+  std::string architecture() const {
+    int major = 0, minor = 0;
+    (void)cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device_);
+    (void)cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device_);
+    return "sm_" + std::to_string(10 * major + minor);
+  }
+ private:
+  CUdevice device_ = 0;
+};
 
 /// Device memory with a copy of host data, released at the end.
 class on_card {
@@ -112,9 +178,12 @@ class on_card {
   CUdeviceptr p_ = 0;
 };
 
-template <class Policy>
-int attend(char const* policy, std::filesystem::path const& cache) {
-  using op = ratify::attention<Policy>;
+void require(ratify::status s) {
+  if (!s) throw std::runtime_error(s.reason());
+}
+
+template <class Operation>
+exit_code attend(card const& here, std::filesystem::path const& cache, std::filesystem::path const& headers) {
   constexpr int rows = 8, q_heads = 6, context = 3000, page = 64, pages = (context + page - 1) / page, d = 256;
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
@@ -128,7 +197,7 @@ int attend(char const* policy, std::filesystem::path const& cache) {
   int32_t const length = context, starts[2] = {0, rows};
   float const one = 1.0f;
 
-  typename op::params p;
+  typename Operation::params p;
   p.rows = rows;
   p.requests = p.kv_heads = 1;
   p.q_heads = q_heads;
@@ -147,68 +216,70 @@ int attend(char const* policy, std::filesystem::path const& cache) {
     p.k_scale = p.v_scale = scale;
     p.out = {out, q_heads * d, d};
   };
-  auto const check = [](ratify::status s) {
-    if (!s) throw std::runtime_error(s.reason());
-  };
 
   ratify::host_executor cpu;
   point(q.data(), k.data(), v.data(), table.data(), &length, starts, &one, expected.data());
-  std::vector<unsigned char> scratch(op::workspace_bytes(p, cpu));
-  check(op::launch(p, {scratch.data(), scratch.size()}, cpu));
+  std::vector<unsigned char> scratch(Operation::workspace_bytes(p, cpu));
+  require(Operation::launch(p, {scratch.data(), scratch.size()}, cpu));
 
-  example::require(cuInit(0), "cuInit");
-  CUdevice device = 0;
-  CUcontext context_of_device = nullptr;
-  example::require(cuDeviceGet(&device, 0), "cuDeviceGet");
-  example::require(cuDevicePrimaryCtxRetain(&context_of_device, device), "cuDevicePrimaryCtxRetain");
-  example::require(cuCtxSetCurrent(context_of_device), "cuCtxSetCurrent");
-  int major = 0, minor = 0;
-  (void)cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-  (void)cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
-  auto const entry = [&](char const* kernel) {
-    return std::string("ratify::detail::entry<ratify::detail::") + kernel + "<" + policy + ">>";
-  };
-  compiled const module = cached(cache, "sm_" + std::to_string(10 * major + minor),
-                                 {entry("attention_partial_kernel"), entry("attention_combine_kernel")});
-  {
-    example::driver_executor card(nullptr);
-    card.load(module.image, module.names);
-    on_card const dq(q.data(), q.size() * 4), dk(k.data(), k.size()), dv(v.data(), v.size()),
-        dt(table.data(), table.size() * 4), dl(&length, 4), ds(starts, 8), scale(&one, 4), out(nullptr, got.size() * 4),
-        dw(nullptr, scratch.size());
-    point(dq.as<float>(), dk.as<ratify::e4m3>(), dv.as<ratify::e4m3>(), dt.as<int32_t>(), dl.as<int32_t>(),
-          ds.as<int32_t>(), scale.as<float>(), out.as<float>());
-    check(op::can_launch(p, card));
-    check(op::launch(p, {dw.as<void>(), scratch.size()}, card));
-    out.read(got.data(), got.size() * 4);
-  }
-  example::require(cuDevicePrimaryCtxRelease(device), "cuDevicePrimaryCtxRelease");
+  compiled const module =
+      cached(cache, {headers, here.architecture(), ratify::kernel_expressions<typename Operation::policy>()});
+  example::driver_executor on(nullptr);
+  on.load(module.image, module.names);
+  on_card const dq(q.data(), q.size() * 4), dk(k.data(), k.size()), dv(v.data(), v.size()),
+      dt(table.data(), table.size() * 4), dl(&length, 4), ds(starts, 8), scale(&one, 4), out(nullptr, got.size() * 4);
+  point(dq.as<float>(), dk.as<ratify::e4m3>(), dv.as<ratify::e4m3>(), dt.as<int32_t>(), dl.as<int32_t>(),
+        ds.as<int32_t>(), scale.as<float>(), out.as<float>());
+  require(Operation::can_launch(p, on));
+  size_t const bytes = Operation::workspace_bytes(p, on);
+  on_card const dw(nullptr, bytes);
+  require(Operation::launch(p, {dw.as<void>(), bytes}, on));
+  out.read(got.data(), got.size() * 4);
+
   size_t differing = 0;
   for (size_t i = 0; i < got.size(); ++i) differing += std::memcmp(&got[i], &expected[i], 4) != 0;
-  std::printf("%s: %zu elements, %zu differ from the host executor\n", policy, got.size(), differing);
-  return differing == 0 ? 0 : 1;
+  std::printf("%s: %zu elements, %zu differ from the host executor\n",
+              ratify::describe<typename Operation::policy>().c_str(), got.size(), differing);
+  return differing == 0 ? equal : bits_differ;
+}
+
+/// A number and nothing else; 0 for anything that is none, which no argument may be.
+int number(char const* text) {
+  int value = 0;
+  char const* const end = text + std::strlen(text);
+  auto const parsed = std::from_chars(text, end, value);
+  return parsed.ec == std::errc() && parsed.ptr == end ? value : 0;
+}
+
+exit_code run(int width, int unroll, std::filesystem::path const& cache, std::filesystem::path const& headers) {
+  using namespace ratify;
+  exit_code result = arguments_are_bad;
+  auto const s =
+      dispatch(width, values<64, 256, 1024, 4096>{}, "PARTITION_WIDTH is 64, 256, 1024 or 4096", [&](auto w) {
+        return dispatch(unroll, values<1, 4, 8, 16>{}, "PV_UNROLL is 1, 4, 8 or 16", [&](auto u) {
+          using operation = attention<q_format<float>, decoder<decoder_revision::fp16_shift>,
+                                      partition_width<decltype(w)::value>, pv_unroll<decltype(u)::value>>;
+          result = attend<operation>(card(), cache, headers);
+          return status{};
+        });
+      });
+  if (!s) std::fprintf(stderr, "run_time_policy: %s\n%s", s.reason(), usage);
+  return result;
 }
 
 }  // namespace
 
 int main(int count, char** arguments) try {
-  if (count != 4) return std::fputs("run_time_policy PARTITION_WIDTH PV_UNROLL CACHE_FOLDER\n", stderr), 2;
-  int const width = std::atoi(arguments[1]), unroll = std::atoi(arguments[2]);
-  int result = 2;
-  auto const s = ratify::dispatch(
-      width, ratify::values<64, 256, 1024, 4096>{}, "PARTITION_WIDTH is 64, 256, 1024 or 4096", [&](auto w) {
-        return ratify::dispatch(unroll, ratify::values<1, 4, 8, 16>{}, "PV_UNROLL is 1, 4, 8 or 16", [&](auto u) {
-          using policy = ratify_examples::attention_p<256, decltype(w)::value, decltype(u)::value,
-                                                      ratify::decoder_revision::fp16_shift, ratify::e4m3>;
-          std::string const name = "ratify_examples::attention_p<256, " + std::to_string(width) + ", " +
-                                   std::to_string(unroll) + ", ratify::decoder_revision::fp16_shift, ratify::e4m3>";
-          result = attend<policy>(name.c_str(), arguments[3]);
-          return ratify::status{};
-        });
-      });
-  if (!s) std::fprintf(stderr, "%s\n", s.reason());
-  return result;
+  if (count == 2 && (std::strcmp(arguments[1], "--help") == 0 || std::strcmp(arguments[1], "-h") == 0)) {
+    std::fputs(usage, stdout);
+    return 0;
+  }
+  if (count != 4 && count != 5) {
+    std::fprintf(stderr, "run_time_policy: it takes three or four arguments\n%s", usage);
+    return arguments_are_bad;
+  }
+  return run(number(arguments[1]), number(arguments[2]), arguments[3], count == 5 ? arguments[4] : RATIFY_INCLUDE);
 } catch (std::exception const& e) {
   std::fprintf(stderr, "run_time_policy: %s\n", e.what());
-  return 2;
+  return not_possible_here;
 }
