@@ -39,6 +39,8 @@ class elements {
         return at<uint8_t>(i);
       case dtype::i32:
         return at<int32_t>(i);
+      case dtype::u32:
+        return at<uint32_t>(i);
       default:
         return static_cast<long double>(at<int64_t>(i));
     }
@@ -77,6 +79,8 @@ elements read(operand const& o) {
       return {o.type, bytes_as<uint8_t>(o)};
     case dtype::i32:
       return {o.type, bytes_as<int32_t>(o)};
+    case dtype::u32:
+      return {o.type, bytes_as<uint32_t>(o)};
     default:
       return {o.type, bytes_as<int64_t>(o)};
   }

@@ -3,12 +3,13 @@
 #include <run/inputs.hpp>
 
 #include <common/safetensors.hpp>
+#include <run/memory_limit.hpp>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
-#include <optional>
+#include <filesystem>
 #include <utility>
 
 namespace ratify_run {
@@ -20,8 +21,9 @@ struct format_description {
   size_t bytes;
 };
 constexpr format_description formats[] = {
-    {dtype::f32, "F32", 4},         {dtype::f16, "F16", 2}, {dtype::bf16, "BF16", 2}, {dtype::f8_e4m3, "F8_E4M3", 1},
-    {dtype::f8_e5m2, "F8_E5M2", 1}, {dtype::u8, "U8", 1},   {dtype::i32, "I32", 4},   {dtype::i64, "I64", 8}};
+    {dtype::f32, "F32", 4},         {dtype::f16, "F16", 2},         {dtype::bf16, "BF16", 2},
+    {dtype::f8_e4m3, "F8_E4M3", 1}, {dtype::f8_e5m2, "F8_E5M2", 1}, {dtype::u8, "U8", 1},
+    {dtype::i32, "I32", 4},         {dtype::u32, "U32", 4},         {dtype::i64, "I64", 8}};
 
 constexpr int64_t most_extent = int64_t{1} << 30;
 constexpr int64_t most_elements = int64_t{1} << 29;
@@ -32,6 +34,7 @@ std::string names_of(std::set<dtype> const& types) {
   return text;
 }
 
+/// Strides of a shape that safetensors::dense_bytes has found good, so that no product here overflows.
 shape_type dense_strides(shape_type const& shape) {
   shape_type strides(shape.size());
   int64_t step = 1;
@@ -40,6 +43,12 @@ shape_type dense_strides(shape_type const& shape) {
     step *= std::max<int64_t>(shape[d], 1);
   }
   return strides;
+}
+
+int64_t dense_elements(shape_type const& shape) {
+  int64_t n = 1;
+  for (int64_t const extent : shape) n *= extent;
+  return n;
 }
 
 /// Whether the last `dense` dimensions lie next to one another and no two elements share a place.
@@ -84,7 +93,8 @@ std::vector<T> span_of(operand const& from) {
     if (from.type == dtype::f8_e4m3) return widen<T, ratify::e4m3>(from);
     if (from.type == dtype::f8_e5m2) return widen<T, ratify::e5m2>(from);
   }
-  if (dtype_of<T> != from.type) throw std::logic_error("ratify-run: " + from.name + " loaded as another dtype");
+  if (dtype_of<T> != from.type && !(std::is_same_v<T, uint32_t> && from.type == dtype::i32))
+    throw std::logic_error("ratify-run: " + from.name + " loaded as another dtype");
   return raw<T>(from);
 }
 
@@ -117,8 +127,7 @@ template <class T>
 std::vector<T> gather(array<T> const& from) {
   size_t const n = from.shape.size();
   std::vector<T> out;
-  int64_t total = 1;
-  for (int64_t const extent : from.shape) total *= extent;
+  int64_t const total = dense_elements(from.shape);
   if (total == 0) return out;
   out.reserve(static_cast<size_t>(total));
   shape_type index(n, 0);
@@ -139,8 +148,12 @@ std::vector<T> gather(array<T> const& from) {
 
 template <class T>
 array<T> load(operand const& from, size_t dense) {
+  bool const as_it_is = usable(from, dense);
+  // Twice: here, and in the executor's memory.
+  memory_limit::of_run().count("tensor " + quote(from.name), as_it_is ? from.span : dense_elements(from.shape),
+                               2 * sizeof(T));
   array<T> a{span_of<T>(from), from.shape, from.strides};
-  if (usable(from, dense)) return a;
+  if (as_it_is) return a;
   a.values = gather(a);
   a.strides = dense_strides(from.shape);
   return a;
@@ -156,6 +169,7 @@ RATIFY_RUN_ARRAY(ratify::e4m3)
 RATIFY_RUN_ARRAY(ratify::e5m2)
 RATIFY_RUN_ARRAY(uint8_t)
 RATIFY_RUN_ARRAY(int32_t)
+RATIFY_RUN_ARRAY(uint32_t)
 RATIFY_RUN_ARRAY(int64_t)
 #undef RATIFY_RUN_ARRAY
 
@@ -173,8 +187,8 @@ int64_t parse_integer(std::string const& what, std::string const& text, int64_t 
   if (error != std::errc() || end != text.data() + text.size())
     throw bad_input(what + ": " + quote(text) + " is not an integer");
   if (value < least || value > most)
-    throw bad_input(what + ": " + text + " is out of range, must be " + std::to_string(least) + " to " +
-                    std::to_string(most));
+    throw bad_input(what + ": " + std::to_string(value) + " is out of range, must be " + std::to_string(least) +
+                    " to " + std::to_string(most));
   return value;
 }
 
@@ -201,6 +215,9 @@ struct inputs::contents {
 
 inputs::inputs(std::string const& path) {
   std::string const where = path + ": ";
+  std::error_code unknown;  // a file without a size is the reader's to refuse
+  if (auto const bytes = std::filesystem::file_size(path, unknown); !unknown)
+    memory_limit::of_run().count("the file", static_cast<int64_t>(std::min<uintmax_t>(bytes, INT64_MAX)), 1);
   try {
     contents_ = std::make_unique<contents>(contents{safetensors::file::read(path)});
   } catch (safetensors::error const& e) {
@@ -265,6 +282,8 @@ operand inputs::tensor(std::string const& name) const {
     throw bad_input(of_stride + ": " + std::to_string(o.strides.size()) + " strides for " +
                     std::to_string(o.shape.size()) + " extents");
   if (elements_of(o.shape, name) == 0) {
+    if (!safetensors::dense_bytes(o.shape, static_cast<int64_t>(bytes_of(o.type))))
+      throw bad_input(of_shape + ": " + to_string(o.shape) + " is too large");
     o.strides = dense_strides(o.shape);
     return o;
   }

@@ -32,7 +32,7 @@ class no_executor : public unsupported {
   using unsupported::unsupported;
 };
 
-enum class dtype { f32, f16, bf16, f8_e4m3, f8_e5m2, u8, i32, i64 };
+enum class dtype { f32, f16, bf16, f8_e4m3, f8_e5m2, u8, i32, u32, i64 };
 /// As safetensors spells it.
 char const* name_of(dtype type);
 size_t bytes_of(dtype type);
@@ -52,10 +52,14 @@ inline constexpr dtype dtype_of<ratify::e5m2> = dtype::f8_e5m2;
 template <>
 inline constexpr dtype dtype_of<int32_t> = dtype::i32;
 template <>
+inline constexpr dtype dtype_of<uint32_t> = dtype::u32;
+template <>
 inline constexpr dtype dtype_of<int64_t> = dtype::i64;
 
 /// The formats most operations read; they widen to FP32 exactly.
 inline std::set<dtype> const wide_formats = {dtype::f32, dtype::f16, dtype::bf16};
+/// Words of bits: what a writer without unsigned integers stores as I32 has the same bits.
+inline std::set<dtype> const word_formats = {dtype::u32, dtype::i32};
 /// The formats of a KV cache.
 inline std::set<dtype> const cache_formats = {dtype::f8_e4m3, dtype::f8_e5m2, dtype::f16, dtype::bf16};
 
@@ -83,8 +87,9 @@ struct array {
   shape_type shape, strides;
 };
 
-/// The operand's elements as T: its own format, or FP32 from one that widens. Keeps the file's strides, padding
-/// included, where the last `dense` dimensions are dense and nothing overlaps; copies to dense strides otherwise.
+/// The operand's elements as T: its own format, FP32 from one that widens, or U32 from the bits of I32. Keeps the
+/// file's strides, padding included, where the last `dense` dimensions are dense and nothing overlaps; copies to dense
+/// strides otherwise.
 template <class T>
 array<T> load(operand const& from, size_t dense);
 /// The operand's elements, dense.

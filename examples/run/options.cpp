@@ -15,6 +15,10 @@ std::optional<int> parse(int argc, char const* const* argv, options& o) {
       ->allow_extra_args(false);  // one argument each time: what follows is the operation and its file
   app.add_option("--executor", o.executor, "host, cuda, or ptx=FOLDER (kernels out of PTX files)")
       ->capture_default_str();
+  app.add_option("--max-bytes", o.max_bytes,
+                 "most memory to ask for, in bytes: the program's and the executor's, added up over the run")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--out", o.out, "where to write the outputs, OUT.safetensors");
   app.add_flag("--check", o.check, "compare each output with the tensor expected.<output> of the file");
   app.add_option("--rtol", o.rtol, "relative tolerance, over the file's rtol.<output>");
@@ -25,7 +29,7 @@ std::optional<int> parse(int argc, char const* const* argv, options& o) {
   app.footer(
       "Exit codes: 0 done and within tolerance; 1 a check failed; 2 unsupported policy or shape, or an input that has "
       "no\n"
-      "effect under the policy; 3 bad input.\n"
+      "effect under the policy; 3 bad input, or one that needs more memory than --max-bytes.\n"
       "Without a tolerance, bits must be equal.");
   try {
     app.parse(argc, argv);

@@ -2,6 +2,8 @@
 /// The command line of ratify-run.
 #pragma once
 
+#include <run/memory_limit.hpp>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@ struct options {
   std::string operation, input;
   std::vector<std::string> policy;  ///< each key=value,...
   std::string executor = "host";
+  int64_t max_bytes = memory_limit::standard;
   bool check = false;
   std::optional<std::string> out, rtol, atol, compare;
   bool list = false, json = false;
