@@ -13,16 +13,19 @@ int rounds::most_rows() const {
 
 rounds read_rounds(inputs const& in, int rows) {
   operand const o = in.tensor("query_start", {dtype::i32}, 1);
+  if (o.extent(0) == 0) throw bad_input("tensor 'query_start': shape [0], must be [requests + 1]");
   rounds r{load_dense<int32_t>(o)};
-  if (r.start.empty()) throw bad_input("tensor 'query_start': shape [0], must be [requests + 1]");
-  (void)o.extent(0);
+  if (r.requests() == 0 && rows > 0)
+    throw bad_input("tensor 'query_start': shape [1], must be [requests + 1] with at least one request for the " +
+                    std::to_string(rows) + " rows of the launch");
   if (r.start.front() != 0) bad_entry("query_start", 0, r.start.front(), "0");
   for (size_t i = 1; i < r.start.size(); ++i)
     if (r.start[i] < r.start[i - 1])
       bad_entry("query_start", static_cast<int64_t>(i), r.start[i],
                 "at least the entry before it, " + std::to_string(r.start[i - 1]));
-  if (r.start.back() != rows)
-    bad_entry("query_start", r.requests(), r.start.back(), std::to_string(rows) + ", the rows of the launch");
+  if (r.start.back() > rows)
+    bad_entry("query_start", r.requests(), r.start.back(),
+              "at most " + std::to_string(rows) + ", the rows of the launch");
   return r;
 }
 
@@ -52,13 +55,7 @@ std::vector<int32_t> read_fresh(inputs const& in, rounds const& r, std::vector<i
 
 int paged_cache::page_of(int request, int64_t token) const {
   int64_t const entry = token / page_size;
-  int32_t const page =
-      block_table.values[static_cast<size_t>(request * block_table.strides[0] + entry * block_table.strides[1])];
-  if (page < 0 || page >= pages)
-    bad_entry("block_table", int64_t{request} * max_pages + entry, page,
-              "0 to " + std::to_string(pages - 1) + ", because token " + std::to_string(token) + " of request " +
-                  std::to_string(request) + " lies there");
-  return page;
+  return block_table.values[static_cast<size_t>(request * block_table.strides[0] + entry * block_table.strides[1])];
 }
 
 paged_cache read_cache(inputs const& in, rounds const& r) {
@@ -75,6 +72,8 @@ paged_cache read_cache(inputs const& in, rounds const& r) {
                     std::to_string(r.requests()) + ", max_pages], a row for each request of query_start");
   c.max_pages = table.extent(1);
   c.block_table = load<int32_t>(table, 1);
+  // To the operations a number of 0 pages says that the pool's size is unknown.
+  if (c.pages == 0) std::fill(c.block_table.values.begin(), c.block_table.values.end(), -1);
   if (c.page_size == 0) throw unsupported("tensor 'k_pages': pages of 0 tokens; page_size must be at least 1");
   int64_t const most = std::min<int64_t>(int64_t{c.max_pages} * c.page_size, INT32_MAX);
   c.context_len = read_per_request(in, "context_len", r, 0, most);

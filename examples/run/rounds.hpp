@@ -20,7 +20,8 @@ struct rounds {
   int most_rows() const;
 };
 
-/// `query_start`: begins at 0, never decreases, ends at `rows`.
+/// `query_start`: begins at 0, never decreases, ends at `rows` or before: the rows from there on belong to no
+/// request, but where there are rows there is a request.
 rounds read_rounds(inputs const& in, int rows);
 
 /// An I32 [requests] tensor whose entry for every request that has rows lies in least..most.
@@ -40,9 +41,11 @@ struct paged_cache {
   int pages = 0, page_size = 0, kv_heads = 0, head_dim = 0, max_pages = 0;
   int scale_stride = 0;  ///< 0: one scale, 1: one per head
 
-  /// Page of a request's token, which must be one. @throws bad_input
+  /// What block_table says of a request's token. It may be no page of the pool.
   int page_of(int request, int64_t token) const;
+  bool is_in_pool(int page) const { return page >= 0 && page < pages; }
 };
+/// Of a pool without pages, no entry of block_table names one.
 paged_cache read_cache(inputs const& in, rounds const& r);
 
 /// Slots that a launch touches: nobody else may touch one that is written.

@@ -10,6 +10,7 @@ import math
 import pathlib
 import random
 import struct
+import subprocess
 import sys
 import tempfile
 
@@ -22,7 +23,7 @@ failures, trials = [], 0
 
 
 def refuse(folder, name, op, content, *texts, code=3, arguments=(), executor=EXECUTOR, lines=None):
-    """`content`: bytes, or (tensors, metadata)."""
+    """`content`: bytes, or (tensors, metadata). Bad input is one line, always."""
     global trials
     trials += 1
     path, out = folder / "broken.safetensors", folder / "out.safetensors"
@@ -34,6 +35,7 @@ def refuse(folder, name, op, content, *texts, code=3, arguments=(), executor=EXE
     wrong += [f"does not say {t!r}" for t in texts if t not in err]
     if code == 3 and "bad input" not in err or code == 2 and "unsupported" not in err:
         wrong.append("does not say what kind of fault it is")
+    lines = 1 if code == 3 else lines
     if lines is not None and err.count("\n") != lines:
         wrong.append(f"says it in {err.count(chr(10))} lines, not {lines}")
     if "Sanitizer" in err or "runtime error" in err:
@@ -75,8 +77,26 @@ def container(folder):
         refuse(folder, f"header of {much}", op, struct.pack("<Q", much) + whole[8:], "header")
     for text in (b"", b"[]", b"{", b"null", b"12", b"{'a': 1}", b"\xff\xfe{}", b'{"q": }', b"{" * 100000, b"[" * 100000):
         refuse(folder, f"header {text[:12]}", op, body(text), "JSON")
-    twice = json.dumps(header)[:-1].encode() + b', "q": ' + json.dumps(header["q"]).encode() + b"}"
+    text = json.dumps(header).encode()
+    twice = text[:-1] + b', "q": ' + json.dumps(header["q"]).encode() + b"}"
     refuse(folder, "a name twice", op, body(twice), "'q'", "twice")
+    # One object and spaces, whatever a parser takes for the end or the beginning of its text.
+    for before in (b"\xef\xbb\xbf", b"\xff\xfe", b"\0", b" ", b"\n", b"//\n", b"{}"):
+        refuse(folder, f"{before} before the header", op, body(before + text), "header")
+    for after in (b"\0", b"\0 not JSON {{{", b"\0\0\0\0", b"\n", b"\t", b"{}", b"}", b"x", b"//", b"/**/", b"\x1a", b"\xef\xbb\xbf"):
+        refuse(folder, f"{after} after the header", op, body(text + after), "header")
+    for inside in (b"\0", b"/**/", b"#\n", b"\xc2\xa0", b"\xff"):
+        refuse(folder, f"{inside} in the header", op, body(text.replace(b": {", b": " + inside + b"{", 1)), "JSON")
+    for spelled in (b"\xc0\x80", b"\xed\xa0\x80", b"\\ud800", b"\\x41", b"\0", b"\n"):
+        refuse(folder, f"a name with {spelled}", op, body(text.replace(b'"q"', b'"q' + spelled + b'"')), "JSON")
+    refuse(folder, "a name twice, one escaped", op, body(text[:-1] + b', "\\u0071": ' + json.dumps(header["q"]).encode() + b"}"),
+           "'q'", "twice")
+    refuse(folder, "a NUL in a name", op, body(text.replace(b'"q"', b'"q\\u0000"')), "'q?'")
+    refuse(folder, "a member that is not known", op, body(text.replace(b'"dtype"', b'"type": 1, "dtype"', 1)), "'type'")
+    refuse(folder, "a very long name", op, body(text.replace(b'"q"', b'"' + b"q" * 1000000 + b'"')), "bytes more")
+    refuse(folder, "a header over the format's limit", "decode",
+           struct.pack("<Q", 100000001) + b'{"codes":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}' + b" " * 100000001,
+           "limit")
 
     def changed(entry, **members):
         h = copy.deepcopy(header)
@@ -97,7 +117,8 @@ def container(folder):
                           ([begin, (1 << 64) - 1], "past the end")):
         refuse(folder, f"data_offsets {offsets}", op, changed("k_pages", data_offsets=offsets), text)
     for shape in ([5, 16, 2, -64], [5, 16, 2], [5, 16, 2, 65], [1 << 62, 4], [1 << 40, 1 << 40], "5", [5.0, 16, 2, 64],
-                  [None], [[5]], [1 << 63, 2], None):
+                  [None], [[5]], [1 << 63, 2], [0, 1 << 62, 4], [1 << 62, 4, 0], [1 << 62, 0, 4], [0, (1 << 63) - 1, 2],
+                  [0, 0, 1 << 32, 1 << 32], None):
         refuse(folder, f"shape {shape}", op, changed("k_pages", shape=shape), "'k_pages'", "shape")
     for dtype in ("F64", "BOOL", "U64", "f32", "F8", "", 5, None):
         refuse(folder, f"dtype {dtype}", op, changed("k_pages", dtype=dtype), "'k_pages'")
@@ -117,6 +138,25 @@ def container(folder):
         for _ in range(1 + seed % 3):
             raw[rng.randrange(8, 8 + length)] = rng.randrange(256)
         survive(folder, f"header noise {seed}", op, bytes(raw))
+
+
+def many_tensors(folder):
+    """As many as a sharded model's file has. Time that grows as their square would be a quarter of an hour."""
+    global trials
+    trials += 1
+    count = 100000
+    entries = [f'"note.layers.{i // 64}.experts.{i % 64}.weight":{{"dtype":"U8","shape":[1],"data_offsets":[{i},{i + 1}]}}'
+               for i in range(count)]
+    header = '{"__metadata__":{"op":"decode"},"codes":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},' + ",".join(entries) + "}"
+    path = folder / "many.safetensors"
+    path.write_bytes(rf.assemble(header.encode(), bytes(count)))
+    try:
+        code, printed, err = rf.run(PROGRAM, "decode", path, "--executor", EXECUTOR, timeout=120)
+    except subprocess.TimeoutExpired:
+        code, printed, err = None, "", "not done in 120 s\n"
+    if code != 0:
+        failures.append("many tensors")
+        print(f"FAILED {count} tensors: exit code {code}\n{printed}{err}"[:3000])
 
 
 def survive(folder, name, op, content):
@@ -244,6 +284,11 @@ def strides(folder):
         code = 2 if shape and str(1 << 62) in shape else 3
         refuse(folder, f"stride {stride} shape {shape}", "attention", ({**tensors, "q": q}, {**metadata, **extra}), "q",
                code=code)
+    for shape in (f"0,{1 << 62},4", f"{1 << 62},4,0", f"{1 << 62},0,4", f"0,{(1 << 63) - 1},2", f"0,{1 << 31},{1 << 31}"):
+        refuse(folder, f"no elements, but shape {shape}", "attention",
+               ({**tensors, "q": q}, {**metadata, "stride.q": "256,64,1", "shape.q": shape}), "'shape.q'", "too large")
+    refuse(folder, "a shape without elements to stand on", "attention",
+           ({**tensors, "q": rf.Tensor("F16", [0], b"")}, {**metadata, "stride.q": "0,0,0", "shape.q": "12,4,64"}), "'stride.q'")
     refuse(folder, "too many elements", "attention",
            ({**tensors, "q": q}, {**metadata, "stride.q": "0,0,1", "shape.q": "1048576,1048576,64"}), "'q'", code=2)
     refuse(folder, "strides of a tensor that is not 1-D", "attention",
@@ -251,6 +296,56 @@ def strides(folder):
     refuse(folder, "pages at odd places", "attention", ({
         **tensors, "k_pages": rf.Tensor("F8_E4M3", [20000], bytes(20000))
     }, {**metadata, "stride.k_pages": "2049,128,64,1", "shape.k_pages": "5,16,2,64"}), "aligned to 16", code=2)
+
+
+# Memory ------------------------------------------------------------------------------------------------------------
+
+
+def memory(folder):
+    """A small file must not ask for all there is."""
+    one = rf.Tensor("F16", [1], b"\0\0")
+    strided = lambda name, shape: {f"stride.{name}": ",".join("0" * len(shape)), f"shape.{name}": ",".join(map(str, shape))}
+    # Inputs that strides of 0 make large.
+    wide = (1 << 14, 1, 1 << 15)
+    refuse(folder, "2^29 elements out of 1", "sigmoid_gate",
+           ({"x": one, "gate": one}, {**strided("x", wide), **strided("gate", wide)}), "'x'", "--max-bytes 4294967296")
+    refuse(folder, "2^28 codes out of 1", "decode",
+           ({"codes": rf.Tensor("U8", [1], b"\0")}, strided("codes", (1 << 28,))), "'values'", "--max-bytes")
+    # An output that is the product of two inputs.
+    refuse(folder, "4 * 10^8 elements out of 40000", "embedding",
+           ({"table": rf.Tensor("F16", [1, 20000], bytes(40000)), "tokens": rf.Tensor("I32", [20000], bytes(80000))}, {}),
+           "'out'", "--max-bytes")
+    tensors, metadata = case("acceptance_sampled")
+    rows = {k: t for k, t in tensors.items() if not k.startswith("expected.")}
+    rows["logits"] = rf.Tensor(rows["logits"].dtype, [1 << 29, 0], b"")
+    refuse(folder, "2^29 rows of no logits", "acceptance", (rows, metadata), "'row_status'", "--max-bytes")
+    # Workspace: partial results of a context of which the file holds one page.
+    tensors, metadata = case("attention_short")
+    requests = len(tensors["context_len"].values())
+    pages = 1 << 21
+    inputs = {k: t for k, t in tensors.items() if not k.startswith("expected.")}
+    refuse(folder, "a context of 2^25 tokens out of one page", "attention",
+           ({**inputs, "block_table": rf.Tensor.of("I32", [1], [0]),
+             "context_len": rf.Tensor.of("I32", [requests], [pages * 16] * requests)},
+            {**metadata, "stride.block_table": "0,0", "shape.block_table": f"{requests},{pages}"}), "workspace", "--max-bytes 80000000",
+           arguments=["--max-bytes", "80000000"])
+    # What a file's own size needs is counted too, before any of it is read.
+    for tensors, metadata in bases():
+        size = len(rf.assemble(*rf.layout(tensors, metadata)))
+        refuse(folder, f"{metadata['op']} in {size - 1} bytes", metadata["op"], (tensors, metadata), "the file", str(size),
+               arguments=["--max-bytes", str(size - 1)])
+        refuse(folder, f"{metadata['op']} in {size} bytes", metadata["op"], (tensors, metadata), "beside the", "--max-bytes",
+               arguments=["--max-bytes", str(size)])
+    global trials
+    path = folder / "whole.safetensors"
+    rf.write(path, *case("decode_e4m3"))
+    enough = path.stat().st_size + 256 * (2 + 4 * 4)  # codes here and in the executor, FP32 values four times
+    for limit, code in ((enough, 0), (enough - 1, 3)):
+        trials += 1
+        found, printed, err = rf.run(PROGRAM, "decode", path, "--executor", EXECUTOR, "--max-bytes", limit)
+        if found != code:
+            failures.append(f"decode in {limit} bytes")
+            print(f"FAILED decode in {limit} bytes: exit code {found}, expected {code}\n{printed}{err}"[:3000])
 
 
 # What stands in the tensors ----------------------------------------------------------------------------------------
@@ -269,24 +364,23 @@ BIG = 2**31 - 1
 def contents(folder):
     for name in ("append", "attention_short", "attention_batch", "convolution", "recurrence_retired_vk",
                  "recurrence_replay", "recurrence_read_plain", "acceptance_sampled"):
-        tensors, _ = case(name)
+        tensors, metadata = case(name)
         starts = tensors["query_start"].values()
         entry(folder, name, "query_start", 0, 1, "'query_start'", "must be 0")
         entry(folder, name, "query_start", 0, -1)
         entry(folder, name, "query_start", len(starts) - 1, starts[-1] + 1)
-        entry(folder, name, "query_start", len(starts) - 1, starts[-1] - 1, "'query_start'")
         entry(folder, name, "query_start", len(starts) - 1, BIG)
+        none = {key: rf.Tensor(t.dtype, [0, *t.shape[1:]], b"") for key, t in tensors.items()
+                if key != "query_start" and t.shape[:1] == [len(starts) - 1] and t.dtype in ("I32", "I64")}
+        refuse(folder, f"{name} without requests", metadata["op"],
+               ({**tensors, **none, "query_start": rf.Tensor.of("I32", [1], [0])}, metadata), "'query_start'", "request")
         if len(starts) > 2:
             entry(folder, name, "query_start", 1, starts[2] + 1, "'query_start'")
             entry(folder, name, "query_start", 1, -5)
 
     for name in ("append", "attention_short", "attention_batch"):
         tensors, metadata = case(name)
-        pages, page_size = tensors["k_pages"].shape[:2]
-        table = tensors["block_table"].shape[1]
-        for value in (-1, pages, BIG, -2**31):
-            used = (tensors["context_len"].values()[0] - 1) // page_size
-            entry(folder, name, "block_table", used, value)
+        page_size, table = tensors["k_pages"].shape[1], tensors["block_table"].shape[1]
         for value in (-1, table * page_size + 1, BIG, -2**31):
             entry(folder, name, "context_len", 0, value)
     tensors, metadata = case("append")
@@ -407,7 +501,8 @@ def contents(folder):
         kept = {key: t for key, t in tensors.items() if not key.startswith("expected.ring_")}
         return {**kept, **rings, **changes}, metadata
 
-    for places in (0, 1, 8, 15, 24, 48, 128):
+    refuse(folder, "R 0", "recurrence", with_places(0), "'ring_k'", "shape")
+    for places in (1, 8, 15, 24, 48, 128):
         refuse(folder, f"R {places}", "recurrence", with_places(places), "ring_places must be 16, 32 or 64", code=2)
     refuse(folder, "R less than twice the rows", "recurrence",
            with_places(16, {"query_start": rf.Tensor.of("I32", [3], [0, 12, 12])}), "2 * max_rows", code=2)
@@ -530,6 +625,35 @@ def contents(folder):
                         rf.assemble(*rf.layout({**inputs, name: rf.Tensor(t.dtype, shape, b"")}, metadata)))
 
 
+def data_not_errors(folder):
+    """Rows that no request names, and pages outside the pool, are the launch's to handle."""
+    for name in ("append", "attention_short", "attention_batch", "convolution", "recurrence_retired_vk",
+                 "recurrence_replay", "recurrence_read_plain", "acceptance_sampled"):
+        starts = case(name)[0]["query_start"].values()
+        read(folder, name, "query_start", len(starts) - 1, starts[-1] - 1)
+    for name in ("append", "attention_short", "attention_batch"):
+        tensors, _ = case(name)
+        pages, page_size = tensors["k_pages"].shape[:2]
+        for value in (-1, pages, BIG, -2**31):
+            read(folder, name, "block_table", (tensors["context_len"].values()[0] - 1) // page_size, value)
+
+
+def read(folder, name, tensor, index, value):
+    """A changed entry is read and leaves outputs of the same shapes."""
+    global trials
+    trials += 1
+    tensors, metadata = case(name)
+    tensors = {**tensors, tensor: tensors[tensor].with_entry(index, value)}
+    path, out = folder / "read.safetensors", folder / "out.safetensors"
+    rf.write(path, tensors, metadata)
+    code, printed, err = rf.run(PROGRAM, metadata["op"], path, "--executor", EXECUTOR, "--out", out)
+    expected = {k.split(".", 1)[1]: t.shape for k, t in tensors.items() if k.startswith("expected.")}
+    if code != 0 or err or any(rf.read(out)[0][k].shape != shape for k, shape in expected.items()):
+        failures.append(f"{name} {tensor}[{index}] = {value}")
+        print(f"FAILED {name}: {tensor}[{index}] = {value} is data: exit code {code}\n{printed}{err}"[:3000])
+    out.unlink(missing_ok=True)
+
+
 def idle_requests_are_not_judged(folder):
     """A request without rows carries its selectors over: whatever stands there is not looked at."""
     global trials
@@ -573,7 +697,9 @@ def command_line(folder):
                             (["decode", good, "--rtol", "1"], 3), (["--list", "--check"], 3), (["--list", "decode"], 3),
                             (["decode", good, good], 3),
                             (["decode", good, "--out", folder / "no" / "such" / "folder"], 3), (["--help"], 0),
-                            (["decode", good, "--executor"], 3), (["--json"], 3)):
+                            (["decode", good, "--executor"], 3), (["--json"], 3), (["decode", good, "--max-bytes"], 3),
+                            (["decode", good, "--max-bytes", "0"], 3), (["decode", good, "--max-bytes", "-1"], 3),
+                            (["decode", good, "--max-bytes", "1e9"], 3), (["decode", good, "--max-bytes", "1", "--list"], 3)):
         trials += 1
         found, _, err = rf.run(PROGRAM, *arguments)
         if found != code or (code == 3 and "ratify-run: " not in err):
@@ -591,10 +717,13 @@ def command_line(folder):
 with tempfile.TemporaryDirectory() as name:
     work = pathlib.Path(name)
     container(work)
+    many_tensors(work)
     names_and_types(work)
     policies(work)
     strides(work)
+    memory(work)
     contents(work)
+    data_not_errors(work)
     idle_requests_are_not_judged(work)
     command_line(work)
 print(f"{trials} trials, {len(failures)} failed")
