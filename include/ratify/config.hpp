@@ -81,24 +81,32 @@
 #define RATIFY_ABI_OF(major_version, minor_version) RATIFY_JOIN_VERSION(major_version, minor_version)
 #define RATIFY_ABI RATIFY_ABI_OF(RATIFY_VERSION_MAJOR, RATIFY_VERSION_MINOR)
 
-// clang on the host: what is between the two macros is compiled without -funsafe-math-optimizations, -fno-signed-zeros
-// and the like, whatever the flags. g++ has no such pragma that leaves inlining alone.
-#if defined(__clang__) && !defined(__CUDACC__)
-#define RATIFY_BEGIN_IEEE _Pragma("float_control(precise, on, push)")
-#define RATIFY_END_IEEE _Pragma("float_control(pop)")
+// What the host compiler is told about the code in the namespace, whatever flags the consumer chose. clang: that it is
+// IEEE arithmetic, without -funsafe-math-optimizations, -fno-signed-zeros and the like; g++ has no such pragma that
+// leaves inlining alone. g++: no -Wsign-conversion, which it gives for every array whose bound is an int of a template;
+// clang does not, and is used to find the other ones.
+#if defined(__CUDACC__)
+#define RATIFY_PUSH_FLAGS
+#define RATIFY_POP_FLAGS
+#elif defined(__clang__)
+#define RATIFY_PUSH_FLAGS _Pragma("float_control(precise, on, push)")
+#define RATIFY_POP_FLAGS _Pragma("float_control(pop)")
+#elif defined(__GNUC__)
+#define RATIFY_PUSH_FLAGS _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wsign-conversion\"")
+#define RATIFY_POP_FLAGS _Pragma("GCC diagnostic pop")
 #else
-#define RATIFY_BEGIN_IEEE
-#define RATIFY_END_IEEE
+#define RATIFY_PUSH_FLAGS
+#define RATIFY_POP_FLAGS
 #endif
 
 #define RATIFY_BEGIN_NAMESPACE \
-  RATIFY_BEGIN_IEEE            \
+  RATIFY_PUSH_FLAGS            \
   namespace ratify {           \
   inline namespace RATIFY_ABI {
 #define RATIFY_END_NAMESPACE \
   }                          \
   }                          \
-  RATIFY_END_IEEE
+  RATIFY_POP_FLAGS
 
 RATIFY_BEGIN_NAMESPACE
 

@@ -7,21 +7,21 @@
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
 
-template <class T, class... Candidates>
-inline constexpr bool is_one_of_v = (RATIFY_STD::is_same_v<T, Candidates> || ...);
+template <class Type, class... Candidates>
+inline constexpr bool is_one_of_v = (RATIFY_STD::is_same_v<Type, Candidates> || ...);
 
-template <class T>
-RATIFY_HD constexpr T ceil_div(T a, T b) {
+template <class Number>
+RATIFY_HD constexpr Number ceil_div(Number a, Number b) {
   return (a + b - 1) / b;
 }
 
-template <class T>
-RATIFY_HD constexpr T min_of(T a, T b) {
+template <class Number>
+RATIFY_HD constexpr Number min_of(Number a, Number b) {
   return b < a ? b : a;
 }
 
-template <class T>
-RATIFY_HD constexpr T max_of(T a, T b) {
+template <class Number>
+RATIFY_HD constexpr Number max_of(Number a, Number b) {
   return a < b ? b : a;
 }
 

@@ -35,8 +35,8 @@ class host_block {
   float shuffle(float value, int lane, uint32_t mask = warp_mask) const {
     return from_bits(shuffle(bits(value), lane, mask));
   }
-  template <class T>
-  T shuffle_xor(T value, int lanes, uint32_t mask = warp_mask) const {
+  template <class Value>
+  Value shuffle_xor(Value value, int lanes, uint32_t mask = warp_mask) const {
     return shuffle(value, lane() ^ lanes, mask);
   }
   uint32_t ballot(bool predicate, uint32_t mask = warp_mask) const {
@@ -44,13 +44,13 @@ class host_block {
   }
 
   /// To shared storage or memory of the device; integers only, so that the order of arrivals cannot show.
-  template <class T>
-  T atomic_add(T* p, T value) const {
+  template <class Value>
+  Value atomic_add(Value* p, Value value) const {
     return __atomic_fetch_add(p, value, __ATOMIC_RELAXED);
   }
-  template <class T>
-  T atomic_max(T* p, T value) const {
-    T seen = __atomic_load_n(p, __ATOMIC_RELAXED);
+  template <class Value>
+  Value atomic_max(Value* p, Value value) const {
+    Value seen = __atomic_load_n(p, __ATOMIC_RELAXED);
     while (seen < value && !__atomic_compare_exchange_n(p, &seen, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
     return seen;
