@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-source, cmake, compiler = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+source, cmake, compiler = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2], sys.argv[3]
 failures = 0
 
 

@@ -40,7 +40,7 @@ for compiler in compilers:
     flags = FLAGS + OF_COMPILER["clang" if "__clang__" in macros else "gcc"]
     builds = [(f"C++{standard[3:]}", [f"-std={standard}", *flags], alone + launches()) for standard in ("c++17", "c++20", "c++2b")]
     builds.append(("no exceptions, no RTTI", ["-std=c++17", "-fno-exceptions", "-fno-rtti", "-Wall"],
-                   alone.replace("#include <ratify/host.hpp>\n", "").replace("#include <ratify/describe.hpp>\n", "")))
+                   alone.replace("#include <ratify/host.hpp>\n", "")))
     for what, options, text in builds:
         done = subprocess.run([compiler, "-fsyntax-only", *options, f"-I{include}", "-x", "c++", "-"], input=text,
                               capture_output=True, text=True)

@@ -4,4 +4,4 @@
 #pragma once
 
 /// The first 64 bits of the SHA-256 of the names and contents of all other headers.
-#define RATIFY_HEADER_DIGEST "6633b5b3363248ef"
+#define RATIFY_HEADER_DIGEST "fce72c05097f1fc8"
