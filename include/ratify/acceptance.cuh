@@ -3,15 +3,18 @@
 /// executor, for any batch. docs/arithmetic.md states the formulas.
 #pragma once
 
+#include <ratify/cuda.cuh>
 #include <ratify/detail/acceptance_kernels.cuh>
-#include <ratify/detail/machine/launch.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 
-template <class Policy>
-inline constexpr bool is_supported_acceptance = detail::acceptance_support<Policy>::value;
-template <class Policy>
-inline constexpr bool is_supported_acceptance_summary = detail::acceptance_summary_support<Policy>::value;
+/// Whether `acceptance<Knobs...>` compiles.
+template <class... Knobs>
+inline constexpr bool is_supported_acceptance = RATIFY_TEST_KNOBS(acceptance, RATIFY_ACCEPTANCE_KNOBS);
+
+template <class... Knobs>
+inline constexpr bool is_supported_acceptance_summary = RATIFY_TEST_KNOBS(acceptance_summary,
+                                                                          RATIFY_ACCEPTANCE_SUMMARY_KNOBS);
 
 #if !defined(__CUDACC_RTC__)
 
@@ -31,85 +34,126 @@ inline constexpr bool is_supported_acceptance_summary = detail::acceptance_summa
 /// nothing above -inf, is bad; +inf wins, of several the lowest id. All rows are judged, reached or not.
 /// Emission ends after an end token, at the limit, or before a bad row.
 ///
-/// Logits may lie in shards of the vocabulary, one after another in memory, as an all-gather leaves them: the same
-/// decisions to the bit. `params::cursors` asks for what the next round's recurrence and convolution read, written on
-/// the device.
+/// A request that owns no rows of the launch (none are named, or query_start contradicts; see device/rows.cuh), or more
+/// rows than max_drafts + 1, emits nothing: `emitted` and `accepted` become 0, and its tokens, its finish and its
+/// cursors stay as they are. A request that owns rows and still emits nothing has finish 2 or 3, and `stalled` among
+/// the cursors says so. Unowned rows get row_status 0.
 ///
-/// @tparam Policy derives from `acceptance_policy`
-/// Parameters: `acceptance_params`; outputs must not overlap inputs. A request without rows, or whose query_start is
-/// out of range, is left untouched (rows of the latter get row_status 0). A temperature that is NaN, infinite or
-/// negative, a top_p outside 0..1, or a top_k below -1, which only the device can see, makes all rows of its request
-/// bad: nothing is emitted and finish is 3 (2 where the limit allows no token anyway). Under rejection a draft whose
-/// distribution has a weight that is negative, infinite or NaN, or no weight at all, is replaced by a draw from p, and
-/// is accepted if that draw gives it. Reads the logits once (greedy), twice (small top_k), or 4 to 14 times (what
-/// reading does after the first time comes from cache); a rejected draft adds up to 8 times, and so often `draft_probs`
-/// too. Where a shard (the whole row, without shards) has more than 8192 logits, a block reads each 8192 of it if top_k
-/// is 1 to 64 or the row greedy; all else is read by a block a row. Workspace: 4 bytes a row, and 512 for each such
-/// piece, a shard's last one included; may hold anything. Status: `unsupported` with the rule's text.
-template <class Policy>
-struct acceptance : detail::operation<acceptance<Policy>, acceptance_params<Policy>> {
-  RATIFY_ACCEPTANCE_RULES(RATIFY_RULE_ASSERT)
-  static char const* reason(acceptance_params<Policy> const& p) {
-    return detail::acceptance_support<Policy>::reason(p);
+/// Logits may lie in shards of the vocabulary, one after another in memory, as an all-gather leaves them: the decisions
+/// are the same to the bit. `params::cursors` asks for what the next round's recurrence and convolution read, written
+/// on the device.
+///
+/// A temperature that is NaN, infinite or negative, a top_p outside 0..1, or a top_k below -1, which only the device
+/// can see, makes all rows of its request bad: nothing is emitted and finish is 3 (2 if the limit allows no token
+/// anyway). Under rejection a draft whose distribution has a weight that is negative, infinite or NaN, or no weight at
+/// all, is replaced by a draw from p, and is accepted if that draw gives it.
+///
+/// @tparam Knobs   knobs that differ from their defaults, in any order: acceptance_policy.hpp lists them
+/// Parameters: `acceptance_params`. Limits: vocab 4194304 ids, max_drafts 2^30, 512 words of a summary.
+/// Rows of more than 2048 entries are shared by blocks and read three times, all but the first from the card's cache if
+/// they fit; rule rejection reads a row whose draft it rejects twice more, and `draft_probs` twice. If more than 2048
+/// entries of a row lie within a 1000th of its range around where top-k, top-p or the draw falls, as with equal logits,
+/// one block reads that row about ten times more. Workspace: 4 bytes per row, and for each row of more than 2048
+/// entries 41 KB and 16 bytes per 8192 entries. Its contents need no initialisation.
+/// @return of `launch`: ok, invalid_argument, unsupported, workspace_too_small, no_device, launch_failed
+template <class... Knobs>
+struct acceptance : detail::operation<acceptance<Knobs...>, acceptance_params<acceptance_policy<Knobs...>>> {
+  RATIFY_ASSERT_KNOBS(acceptance, RATIFY_ACCEPTANCE_KNOBS)
+  using policy = acceptance_policy<Knobs...>;
+  using params = acceptance_params<policy>;
+
+  static status launch_rules(params const& p) { return detail::launch_rules(p); }
+
+  static size_t scratch_bytes(params const& p) {
+    return long_row_bytes(p) + extremes_bytes(p) + task_bytes(p) + static_cast<size_t>(p.rows) * sizeof(int32_t);
   }
-  static size_t scratch_bytes(acceptance_params<Policy> const& p) {
-    return piece_bytes(p) + static_cast<size_t>(p.rows) * sizeof(int32_t);
-  }
+
   template <class Executor, class Visitor>
-  static status stages(acceptance_params<Policy> const& p, workspace w, Executor const&, Visitor&& visit) {
-    if (p.rows == 0 || p.requests == 0) return {};
-    detail::acceptance_kernel_params<Policy> all{p, {}, detail::workspace_at<int32_t>(w, piece_bytes(p))};
+  static status stages(params const& p, workspace w, Executor const&, Visitor&& visit) {
+    if (p.requests == 0) return {};
+    size_t const rows = long_row_bytes(p), extremes = rows + extremes_bytes(p), tasks = extremes + task_bytes(p);
+    detail::acceptance_kernel_params<policy> all{p,
+                                                 detail::workspace_at<device::long_row>(w, 0),
+                                                 detail::workspace_at<device::row_extremes>(w, rows),
+                                                 detail::workspace_at<detail::row_task>(w, extremes),
+                                                 detail::workspace_at<int32_t>(w, tasks),
+                                                 detail::row_pass::draw};
     status s;
-    if constexpr (!is_summarised) {
-      if (piece_bytes(p) > 0) {
-        int64_t const pieces = detail::pieces_of_row(p);
-        all.pieces = {static_cast<acceptance_word*>(w.pointer), pieces * detail::acceptance_piece_places};
-        s = visit(stage<detail::acceptance_piece_kernel<Policy>>{{p.rows, detail::grid_blocks(pieces)}, all});
+    if (p.rows > 0) {
+      if (traits::is_short(p)) {
+        s = visit(stage<acceptance_short_row_kernel<policy>>{{p.rows}, all});
+      } else {
+        grid_extent const pieces{p.rows, detail::grid_blocks(traits::pieces_of_row(p))};
+        s = visit(stage<acceptance_extremes_kernel<policy>>{pieces, all});
+        if (s) s = draw_long_rows(all, pieces, visit);
+        all.pass = detail::row_pass::replace;
+        if (s && traits::is_rejection) s = draw_long_rows(all, pieces, visit);
       }
     }
-    int64_t const entries = is_summarised ? int64_t{p.shards} * p.shard_vocab : p.vocab;
-    if (s)
-      s = entries <= detail::one_warp_entries ? visit(stage<detail::acceptance_row_kernel<Policy, 32>>{{p.rows}, all})
-                                              : visit(stage<detail::acceptance_row_kernel<Policy, 512>>{{p.rows}, all});
-    using kernel = detail::acceptance_kernel<Policy>;
+    using kernel = acceptance_emission_kernel<policy>;
     if (s) s = visit(stage<kernel>{{detail::elementwise_blocks<kernel>(p.requests)}, all});
     return s;
   }
- private:
-  static constexpr bool is_summarised = std::is_same_v<typename Policy::logit_format, acceptance_word>;
-  /// Of the summaries of pieces.
-  static size_t piece_bytes(acceptance_params<Policy> const& p) {
-    if (detail::pieces_of_shard(p) <= 1) return 0;
-    return static_cast<size_t>(p.rows) * static_cast<size_t>(detail::pieces_of_row(p)) *
-           detail::acceptance_piece_places * sizeof(acceptance_word);
+
+  /// Holds the bounds of rows and the sampling parameters against what they may be.
+  template <class Checker>
+  static void contents(params const& p, Checker& checker) {
+    (void)checker.row_bounds(p.query_start, p.requests, p.rows, p.max_drafts + 1);
+    checker.in_range("top_k", p.top_k, p.requests, -1, 0x7fffffff, "which is neither off (0, -1) nor a number");
   }
+ private:
+  using traits = detail::acceptance_traits<policy>;
+
+  template <class Visitor>
+  static status draw_long_rows(detail::acceptance_kernel_params<policy> const& all, grid_extent pieces,
+                               Visitor&& visit) {
+    if (auto const s = visit(stage<acceptance_masses_kernel<policy>>{pieces, all}); !s) return s;
+    if (auto const s = visit(stage<acceptance_gather_kernel<policy>>{pieces, all}); !s) return s;
+    return visit(stage<acceptance_long_row_kernel<policy>>{{all.p.rows}, all});
+  }
+  /// Scratch of long rows, in the order in which it lies there; each is a multiple of 8 bytes.
+  static size_t long_rows(params const& p) { return traits::is_short(p) ? 0 : static_cast<size_t>(p.rows); }
+  static size_t long_row_bytes(params const& p) { return long_rows(p) * sizeof(device::long_row); }
+  static size_t extremes_bytes(params const& p) {
+    return long_rows(p) * static_cast<size_t>(traits::pieces_of_row(p)) * sizeof(device::row_extremes);
+  }
+  static size_t task_bytes(params const& p) { return (long_rows(p) * sizeof(detail::row_task) + 7) / 8 * 8; }
 };
 
-/// The first entries of each row of a shard of logits: what the other ranks need to know of it where top_k is set, so
-/// that they exchange `places` words a row and not the shard. `acceptance` under a policy with `logit_format`
-/// acceptance_word decides from the gathered words [shards, rows, places] as from the whole logits, to the bit: the
-/// first top_k entries of the whole are among the first top_k of each shard, and nothing behind them is ever looked at.
+/// The first entries of each row of a shard of logits: what the other ranks need to know of it if top_k is set, so that
+/// they exchange `places` words a row and not the shard. `acceptance` under `logit_format<acceptance_word>` decides
+/// from the gathered words [shards, rows, places] as from the whole logits, to the bit: the first top_k entries of the
+/// whole are among the first top_k of each shard, and nothing behind them is ever looked at.
 ///
-/// A row whose top_k is off or above `places` (and above the shard's ids), unless it is greedy, is not summarised, for
-/// its masses are those of the whole vocabulary: `acceptance` gives it row_status 2 and takes it for bad.
+/// A row whose top_k is off or above `places` (and above the shard's ids), unless it is greedy, is not summarised,
+/// because its masses are those of the whole vocabulary: `acceptance` gives it row_status 2 and takes it for bad.
+/// Unowned rows get words of 0.
 ///
-/// @tparam Policy derives from `acceptance_policy`; its rule does not matter
-/// Parameters: `acceptance_summary_params`. Rows of no request, or of one whose query_start is out of range, get words
-/// of 0. Reads the logits twice (small top_k) or up to 7 times. No workspace. Status: `unsupported` with the rule's
-/// text.
-template <class Policy>
-struct acceptance_summary : detail::operation<acceptance_summary<Policy>, acceptance_summary_params<Policy>> {
-  RATIFY_ACCEPTANCE_SUMMARY_RULES(RATIFY_RULE_ASSERT)
-  static char const* reason(acceptance_summary_params<Policy> const& p) {
-    return detail::acceptance_summary_support<Policy>::reason(p);
-  }
-  static size_t scratch_bytes(acceptance_summary_params<Policy> const&) { return 0; }
+/// @tparam Knobs   knobs that differ from their defaults: acceptance_policy.hpp lists them
+/// Parameters: `acceptance_summary_params`. Reads the logits about 3 times if top_k is at most 64 and few entries tie,
+/// up to 12 times otherwise. No workspace.
+/// @return of `launch`: ok, invalid_argument, unsupported, no_device, launch_failed
+template <class... Knobs>
+struct acceptance_summary
+    : detail::operation<acceptance_summary<Knobs...>, acceptance_summary_params<acceptance_summary_policy<Knobs...>>> {
+  RATIFY_ASSERT_KNOBS(acceptance_summary, RATIFY_ACCEPTANCE_SUMMARY_KNOBS)
+  using policy = acceptance_summary_policy<Knobs...>;
+  using params = acceptance_summary_params<policy>;
+
+  static status launch_rules(params const& p) { return detail::launch_rules(p); }
+  static size_t scratch_bytes(params const&) { return 0; }
+
   template <class Executor, class Visitor>
-  static status stages(acceptance_summary_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
-    if (p.rows == 0 || p.requests == 0) return {};
-    return p.vocab <= detail::one_warp_entries
-               ? visit(stage<detail::acceptance_summary_kernel<Policy, 32>>{{p.rows}, p})
-               : visit(stage<detail::acceptance_summary_kernel<Policy, 512>>{{p.rows}, p});
+  static status stages(params const& p, workspace, Executor const&, Visitor&& visit) {
+    if (p.rows == 0) return {};
+    return p.vocab <= detail::acceptance_tuning::short_row_entries
+               ? visit(stage<acceptance_short_summary_kernel<policy>>{{p.rows}, p})
+               : visit(stage<acceptance_summary_kernel<policy>>{{p.rows}, p});
+  }
+
+  template <class Checker>
+  static void contents(params const& p, Checker& checker) {
+    (void)checker.row_bounds(p.query_start, p.requests, p.rows, p.max_drafts + 1);
   }
 };
 

@@ -1,81 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Elementwise operations of a round: gating, silu_and_mul, sigmoid_gate. All FP32 inside, ordered: the same bits on
-/// every executor. docs/arithmetic.md states the formulas.
+/// Elementwise operations of a round: gating, silu_and_mul and sigmoid_gate. All FP32 inside, ordered: the same bits on
+/// every executor. docs/arithmetic.md states the formulas and the error bounds.
 #pragma once
 
+#include <ratify/cuda.cuh>
 #include <ratify/detail/activation_kernels.cuh>
-#include <ratify/detail/machine/launch.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 
-template <class Policy>
-inline constexpr bool is_supported_gating = detail::gating_support<Policy>::value;
-template <class Policy>
-inline constexpr bool is_supported_silu_and_mul = detail::silu_and_mul_support<Policy>::value;
-template <class Policy>
-inline constexpr bool is_supported_sigmoid_gate = detail::sigmoid_gate_support<Policy>::value;
+/// Whether `gating<Knobs...>` compiles.
+template <class... Knobs>
+inline constexpr bool is_supported_gating = RATIFY_TEST_KNOBS(gating, RATIFY_GATING_KNOBS);
+
+/// Whether `silu_and_mul<Knobs...>` compiles.
+template <class... Knobs>
+inline constexpr bool is_supported_silu_and_mul = RATIFY_TEST_KNOBS(silu_and_mul, RATIFY_SILU_AND_MUL_KNOBS);
+
+/// Whether `sigmoid_gate<Knobs...>` compiles.
+template <class... Knobs>
+inline constexpr bool is_supported_sigmoid_gate = RATIFY_TEST_KNOBS(sigmoid_gate, RATIFY_SIGMOID_GATE_KNOBS);
 
 #if !defined(__CUDACC_RTC__)
 
 /// The gates of the gated delta rule: g = -exp(a_log) * softplus(a + dt_bias), beta = sigmoid(b).
 ///
-/// @tparam Policy derives from `gating_policy`
-/// Parameters: `gating_params`: a and b [rows, value_heads], each with a row stride; a_log and dt_bias [value_heads]; g
-/// and beta [rows, value_heads], dense, which must not overlap inputs. g is never NaN for numbers: an overflowing
-/// exp(a_log) gives -inf (decay 0) or, where softplus underflows, what the product is mathematically. Reads a and b
-/// once and writes 8 bytes an element. No workspace.
-/// Status: unsupported with the rule's text; launch_failed.
-template <class Policy>
-struct gating : detail::operation<gating<Policy>, gating_params<Policy>> {
-  RATIFY_GATING_RULES(RATIFY_RULE_ASSERT)
-  static char const* reason(gating_params<Policy> const& p) { return detail::gating_support<Policy>::reason(p); }
-  static size_t scratch_bytes(gating_params<Policy> const&) { return 0; }
+/// A finite g is never lost to an intermediate: where exp(a_log) or a + dt_bias overflows, or exp(a_log) vanishes, g is
+/// still within its error bound. It is -inf (decay 0) only where the exact value is beyond FP32, and never NaN unless
+/// an input is NaN or infinite.
+///
+/// @tparam Knobs knobs that differ from their defaults: activation_policy.hpp lists them
+/// Parameters: `gating_params`. Reads a and b once and writes 8 bytes per element. No workspace.
+/// @return of `launch`: ok, invalid_argument or unsupported with the rule's text, no_device, launch_failed
+template <class... Knobs>
+struct gating : detail::operation<gating<Knobs...>, gating_params<gating_policy<Knobs...>>> {
+  RATIFY_ASSERT_KNOBS(gating, RATIFY_GATING_KNOBS)
+  using policy = gating_policy<Knobs...>;
+  using params = gating_params<policy>;
+
+  static status launch_rules(params const& p) { return detail::launch_rules(p); }
+  static size_t scratch_bytes(params const&) { return 0; }
   template <class Executor, class Visitor>
-  static status stages(gating_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
-    using kernel = detail::gating_kernel<Policy>;
+  static status stages(params const& p, workspace, Executor const&, Visitor&& visit) {
+    using kernel = gating_kernel<policy>;
     if (p.rows == 0) return {};
     return visit(stage<kernel>{{detail::elementwise_blocks<kernel>(kernel::count(p))}, p});
   }
 };
 
-/// The MLP's gate: out = silu(x[:columns]) * x[columns:].
+/// The gate of an MLP: out = silu(x[:columns]) * x[columns:] in each row. A gate of -inf gives 0 and not NaN.
 ///
-/// @tparam Policy derives from `silu_and_mul_policy`
-/// Parameters: `silu_and_mul_params`: x [rows, 2 * columns] and out [rows, columns], each with a row stride; out must
-/// not overlap x. Reads and writes each element once. No workspace.
-/// Status: unsupported with the rule's text; launch_failed.
-template <class Policy>
-struct silu_and_mul : detail::operation<silu_and_mul<Policy>, silu_and_mul_params<Policy>> {
-  RATIFY_SILU_AND_MUL_RULES(RATIFY_RULE_ASSERT)
-  static char const* reason(silu_and_mul_params<Policy> const& p) {
-    return detail::silu_and_mul_support<Policy>::reason(p);
-  }
-  static size_t scratch_bytes(silu_and_mul_params<Policy> const&) { return 0; }
+/// @tparam Knobs knobs that differ from their defaults, in any order: activation_policy.hpp lists them
+/// Parameters: `silu_and_mul_params`. Reads and writes each element once. No workspace.
+/// @return of `launch`: ok, invalid_argument or unsupported with the rule's text, no_device, launch_failed
+template <class... Knobs>
+struct silu_and_mul : detail::operation<silu_and_mul<Knobs...>, silu_and_mul_params<silu_and_mul_policy<Knobs...>>> {
+  RATIFY_ASSERT_KNOBS(silu_and_mul, RATIFY_SILU_AND_MUL_KNOBS)
+  using policy = silu_and_mul_policy<Knobs...>;
+  using params = silu_and_mul_params<policy>;
+
+  static status launch_rules(params const& p) { return detail::launch_rules(p); }
+  static size_t scratch_bytes(params const&) { return 0; }
   template <class Executor, class Visitor>
-  static status stages(silu_and_mul_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
-    using kernel = detail::silu_and_mul_kernel<Policy>;
+  static status stages(params const& p, workspace, Executor const&, Visitor&& visit) {
+    using kernel = silu_and_mul_kernel<policy>;
     if (p.rows == 0) return {};
     return visit(stage<kernel>{{detail::elementwise_blocks<kernel>(kernel::count(p))}, p});
   }
 };
 
-/// The attention's output gate: out = x * sigmoid(gate).
+/// The output gate of attention: out = x * sigmoid(gate).
 ///
-/// @tparam Policy derives from `sigmoid_gate_policy`
-/// Parameters: `sigmoid_gate_params`: x, gate and out [rows, heads, head_dim], each with a row and a head stride; out
-/// may be x where formats and strides are equal, and must not overlap gate. Reads and writes each element once. No
-/// workspace.
-/// Status: unsupported with the rule's text; launch_failed.
-template <class Policy>
-struct sigmoid_gate : detail::operation<sigmoid_gate<Policy>, sigmoid_gate_params<Policy>> {
-  RATIFY_SIGMOID_GATE_RULES(RATIFY_RULE_ASSERT)
-  static char const* reason(sigmoid_gate_params<Policy> const& p) {
-    return detail::sigmoid_gate_support<Policy>::reason(p);
-  }
-  static size_t scratch_bytes(sigmoid_gate_params<Policy> const&) { return 0; }
+/// @tparam Knobs knobs that differ from their defaults, in any order: activation_policy.hpp lists them
+/// Parameters: `sigmoid_gate_params`. Reads and writes each element once. No workspace.
+/// @return of `launch`: ok, invalid_argument or unsupported with the rule's text, no_device, launch_failed
+template <class... Knobs>
+struct sigmoid_gate : detail::operation<sigmoid_gate<Knobs...>, sigmoid_gate_params<sigmoid_gate_policy<Knobs...>>> {
+  RATIFY_ASSERT_KNOBS(sigmoid_gate, RATIFY_SIGMOID_GATE_KNOBS)
+  using policy = sigmoid_gate_policy<Knobs...>;
+  using params = sigmoid_gate_params<policy>;
+
+  static status launch_rules(params const& p) { return detail::launch_rules(p); }
+  static size_t scratch_bytes(params const&) { return 0; }
   template <class Executor, class Visitor>
-  static status stages(sigmoid_gate_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
-    using kernel = detail::sigmoid_gate_kernel<Policy>;
+  static status stages(params const& p, workspace, Executor const&, Visitor&& visit) {
+    using kernel = sigmoid_gate_kernel<policy>;
     if (p.rows == 0) return {};
     return visit(stage<kernel>{{detail::elementwise_blocks<kernel>(kernel::count(p))}, p});
   }

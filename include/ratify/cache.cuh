@@ -1,38 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-/// append: K and V of a round's rows into the paged cache. Ordered: the same bits on every executor.
+/// append: K and V of a round's rows into the paged cache.
 #pragma once
 
+#include <ratify/cuda.cuh>
+#include <ratify/detail/cache_contents.hpp>
 #include <ratify/detail/cache_kernels.cuh>
-#include <ratify/detail/machine/launch.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 
-template <class Policy>
-inline constexpr bool is_supported_append = detail::append_support<Policy>::value;
+/// Whether `append<Knobs...>` compiles.
+template <class... Knobs>
+inline constexpr bool is_supported_append = RATIFY_TEST_KNOBS(append, RATIFY_APPEND_KNOBS);
 
 #if !defined(__CUDACC_RTC__)
 
 /// Stores the new rows: value / scale, correctly rounded to FP32 and then to nearest even in the format of the pages.
-/// FP8 saturates (infinities too), NaN stores 0x7F; f16 and bf16 follow IEEE.
+/// FP8 saturates (infinities too), and NaN is stored as 0x7F; f16 and bf16 follow IEEE 754.
 ///
-/// @tparam Policy derives from `append_policy`
-/// Parameters: `append_params`: k and v [rows, kv_heads, head_dim]; k_pages and v_pages [pages, page_size, kv_heads,
-/// head_dim], page_size in tokens; strides in elements, any alignment. Row i of a request's n goes to position
-/// context_len - n + i. Preconditions: block_table entries of new tokens are pages or negative; requests share no page
-/// that is written; pages do not overlap inputs.
-/// Lengths and pages are read on the device. A request whose query_start or context_len is out of range (context_len: 0
-/// to max_pages * page_size) or whose rows another before it has, and a row whose page is negative, writes nothing.
-/// Rows before position 0 are skipped. Bytes of other tokens are untouched. Reads each row once and writes each stored
-/// element once. No workspace.
-/// Status: unsupported with the rule's text; launch_failed.
-template <class Policy>
-struct append : detail::operation<append<Policy>, append_params<Policy>> {
-  RATIFY_APPEND_RULES(RATIFY_RULE_ASSERT)
-  static char const* reason(append_params<Policy> const& p) { return detail::append_support<Policy>::reason(p); }
-  static size_t scratch_bytes(append_params<Policy> const&) { return 0; }
+/// Row i of a request's n goes to position context_len - n + i; rows before position 0 are skipped. A request whose
+/// query_start or context_len contradicts the capacities (context_len: 0 to max_pages * page_size), one whose rows an
+/// earlier request owns, and a row whose page is outside the pool, write nothing. Bytes of other tokens are untouched.
+///
+/// Ordered: the same bits on every executor.
+///
+/// @tparam Knobs   knobs that differ from their defaults, in any order: cache_policy.hpp lists them
+/// Parameters: `append_params`. Precondition that only the device could see: no two new rows go to one token of a page.
+/// Limits: kv_heads * head_dim at most 8388480 elements; any alignment.
+/// Reads each row once and writes each stored element once. No workspace.
+/// @return of `launch`: ok, invalid_argument, unsupported, no_device, launch_failed
+template <class... Knobs>
+struct append : detail::operation<append<Knobs...>, append_params<append_policy<Knobs...>>> {
+  RATIFY_ASSERT_KNOBS(append, RATIFY_APPEND_KNOBS)
+  using policy = append_policy<Knobs...>;
+  using params = append_params<policy>;
+
+  static status launch_rules(params const& p) { return detail::launch_rules(p); }
+  template <class Checker>
+  static void contents(params const& p, Checker& checker) {
+    if (p.rows > 0) detail::check_contents(p, checker);
+  }
+
+  static size_t scratch_bytes(params const&) { return 0; }
+
   template <class Executor, class Visitor>
-  static status stages(append_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
-    using kernel = detail::append_kernel<Policy>;
+  static status stages(params const& p, workspace, Executor const&, Visitor&& visit) {
+    using kernel = append_kernel<policy>;
     if (p.rows == 0) return {};
     return visit(stage<kernel>{{p.rows, detail::ceil_div(p.kv_heads * p.head_dim, kernel::block_threads)}, p});
   }

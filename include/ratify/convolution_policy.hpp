@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Knobs of the causal depthwise convolution. Derive and override by name; a misspelt knob compiles silently.
+/// Knobs of the causal depthwise convolution. None of them moves a bit that both policies have.
 #pragma once
 
+#include <ratify/detail/policy.hpp>
 #include <ratify/numeric.hpp>
+
+#define RATIFY_CONVOLUTION_KNOBS(op, FORMAT, NUMBER, FLAG, CHOICE)                                                   \
+  FORMAT(op, input_format, f16, (f16, bf16), "f16 or bf16", "format of x and of the window pool")                    \
+  FORMAT(op, weight_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of weight and bias")              \
+  FORMAT(op, output_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of out")                          \
+  NUMBER(op, width, 4, value >= 2 && value <= 4, "2, 3 or 4 taps", "inputs of one output, the current row included") \
+  FLAG(op, silu, true, "whether y becomes y * sigmoid(y) afterwards")
 
 RATIFY_BEGIN_NAMESPACE
 
-struct convolution_policy {
-  using input_format = f16;           ///< of x and of the window pool: f16 or bf16
-  using weight_format = f16;          ///< of weight and bias: f16, bf16 or float
-  using output_format = f16;          ///< f16, bf16 or float
-  static constexpr int width = 4;     ///< taps, the current row included: 2, 3 or 4
-  static constexpr bool silu = true;  ///< y * sigmoid(y) afterwards
-};
+RATIFY_DEFINE_POLICY(convolution, RATIFY_CONVOLUTION_KNOBS, "ratify/convolution.cuh", "convolution_kernel<$>")
 
 RATIFY_END_NAMESPACE

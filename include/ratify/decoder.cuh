@@ -1,34 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-/// decode: storage codes to FP32 or FP16, exactly. The device functions (device/decoder.cuh) are what attention's inner
-/// loop calls.
+/// decode: 8-bit and 4-bit codes to FP32 or FP16, exactly. The functions in device/decoder.cuh do the same for kernels
+/// of your own; attention decodes its cache with the same code.
 #pragma once
 
+#include <ratify/cuda.cuh>
 #include <ratify/detail/decoder_kernels.cuh>
-#include <ratify/detail/machine/launch.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 
-template <class Policy>
-inline constexpr bool is_supported_decode = detail::decode_support<Policy>::value;
+/// Whether `decode<Knobs...>` compiles.
+template <class... Knobs>
+inline constexpr bool is_supported_decode = RATIFY_TEST_KNOBS(decode, RATIFY_DECODE_KNOBS);
 
 #if !defined(__CUDACC_RTC__)
 
-/// values[i] = the value of codes[i]. Exact; every NaN code gives 0x7fffffff (FP16: 0x7fff); every revision gives the
-/// same bits.
+/// values[i] = the value of codes[i]. Exact; every NaN code gives 0x7fffffff (FP16: 0x7fff). Every decoder gives the
+/// same bits; formats other than E4M3 have one and ignore the knob. Formats: OCP 8-bit Floating Point Specification
+/// (e4m3, e5m2), OCP Microscaling Formats (e2m1: one code a byte, in the low nibble, whatever the high one holds).
 ///
-/// @tparam Policy derives from `decode_policy`
-/// Parameters: `decode_params`: codes [count], one a byte (e2m1: the low nibble), any alignment; values [count], which
-/// must not overlap codes. Reads each code once and writes 4 (FP16: 2) bytes a code. No workspace.
-/// Status: unsupported with the rule's text; launch_failed.
-/// Formats: OCP 8-bit Floating Point Specification (e4m3, e5m2), OCP Microscaling Formats (e2m1).
-template <class Policy>
-struct decode : detail::operation<decode<Policy>, decode_params<Policy>> {
-  RATIFY_DECODE_RULES(RATIFY_RULE_ASSERT)
-  static char const* reason(decode_params<Policy> const& p) { return detail::decode_support<Policy>::reason(p); }
-  static size_t scratch_bytes(decode_params<Policy> const&) { return 0; }
+/// @tparam Knobs knobs that differ from their defaults, in any order: decoder_policy.hpp lists them
+/// Parameters: `decode_params`. Reads each code once and writes 4 bytes (FP16: 2) per code. No workspace.
+/// @return of `launch`: ok, invalid_argument or unsupported with the rule's text, no_device, launch_failed
+template <class... Knobs>
+struct decode : detail::operation<decode<Knobs...>, decode_params<decode_policy<Knobs...>>> {
+  RATIFY_ASSERT_KNOBS(decode, RATIFY_DECODE_KNOBS)
+  using policy = decode_policy<Knobs...>;
+  using params = decode_params<policy>;
+
+  static status launch_rules(params const& p) { return detail::launch_rules(p); }
+  static size_t scratch_bytes(params const&) { return 0; }
   template <class Executor, class Visitor>
-  static status stages(decode_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
-    using kernel = detail::decode_kernel<Policy>;
+  static status stages(params const& p, workspace, Executor const&, Visitor&& visit) {
+    using kernel = decode_kernel<policy>;
     if (p.count == 0) return {};
     return visit(stage<kernel>{{detail::elementwise_blocks<kernel>(kernel::count(p))}, p});
   }

@@ -11,15 +11,55 @@ RATIFY_BEGIN_NAMESPACE
 template <auto... Values>
 struct values {};
 
-/// Calls `f(std::integral_constant<T, V>)` for the V of the list that equals `value` and returns its status. No match
-/// is `unsupported` with `reason`, never the nearest.
-template <class T, auto... Values, class F>
-status dispatch(T value, values<Values...>, char const* reason, F&& f) {
+namespace detail {
+
+/// An integer, a bool or an enumerator as a sign and a magnitude, so that values of different types compare as the
+/// numbers they are: no conversion can make -1 equal 255, or 256 equal 0.
+struct signed_magnitude {
+  bool negative;
+  uint64_t magnitude;
+};
+constexpr bool operator==(signed_magnitude a, signed_magnitude b) {
+  return a.negative == b.negative && a.magnitude == b.magnitude;
+}
+template <class Value>
+constexpr signed_magnitude number_of(Value value) {
+  static_assert(std::is_integral_v<Value> || std::is_enum_v<Value>,
+                "ratify::dispatch: values must be integers, bools or enumerators");
+  if constexpr (std::is_enum_v<Value>) {
+    return number_of(static_cast<std::underlying_type_t<Value>>(value));
+  } else if constexpr (std::is_signed_v<Value>) {
+    auto const wide = static_cast<uint64_t>(value);
+    return {value < 0, value < 0 ? uint64_t{0} - wide : wide};
+  } else {
+    return {false, static_cast<uint64_t>(value)};
+  }
+}
+
+/// Calls `function` if `value` is the number `Candidate`; returns whether it was. A candidate that `Value` cannot hold
+/// is not even instantiated.
+template <auto Candidate, class Value, class Function>
+bool dispatch_one(Value value, Function& function, status& result) {
+  constexpr auto as_value = static_cast<Value>(Candidate);
+  if constexpr (number_of(as_value) == number_of(Candidate)) {
+    if (value == as_value) {
+      result = function(std::integral_constant<Value, as_value>{});
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace detail
+
+/// Calls `function(std::integral_constant<Value, V>)` for the first V of the list that is the same number as `value`,
+/// and returns its status. Types may differ: the comparison is of numbers, whatever their width and sign.
+/// @param value an integer, a bool or an enumerator
+/// @return what `function` returns; `unsupported` with `reason` where no value of the list is equal, never the nearest
+template <class Value, auto... Values, class Function>
+status dispatch(Value value, values<Values...>, char const* reason, Function&& function) {
   status result{status_code::unsupported, reason};
-  (void)((value == static_cast<T>(Values)
-              ? (result = f(RATIFY_STD::integral_constant<T, static_cast<T>(Values)>{}), true)
-              : false) ||
-         ...);
+  (void)(detail::dispatch_one<Values>(value, function, result) || ...);
   return result;
 }
 

@@ -1,72 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a drafter needs beside attention and projections: the walk over its candidates, and its two-tap convolution.
-/// FP32 inside, ordered: the same bits on every executor. docs/arithmetic.md states the formulas.
+/// What a drafter needs beside attention and projections: the walk over its candidates, and its convolution of two
+/// taps. FP32 inside and ordered: the same bits on every executor. docs/arithmetic.md states the formulas.
 #pragma once
 
+#include <ratify/cuda.cuh>
 #include <ratify/detail/drafting_kernels.cuh>
-#include <ratify/detail/machine/launch.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 
-template <class Policy>
-inline constexpr bool is_supported_draft_walk = detail::draft_walk_support<Policy>::value;
-template <class Policy>
-inline constexpr bool is_supported_draft_convolution = detail::draft_convolution_support<Policy>::value;
+/// Whether `draft_walk<Knobs...>` compiles.
+template <class... Knobs>
+inline constexpr bool is_supported_draft_walk = RATIFY_TEST_KNOBS(draft_walk, RATIFY_DRAFT_WALK_KNOBS);
+
+/// Whether `draft_convolution<Knobs...>` compiles.
+template <class... Knobs>
+inline constexpr bool is_supported_draft_convolution = RATIFY_TEST_KNOBS(draft_convolution,
+                                                                         RATIFY_DRAFT_CONVOLUTION_KNOBS);
 
 #if !defined(__CUDACC_RTC__)
 
-/// Chooses the tokens of a block of drafts, slot after slot from the verified anchor. Candidate c of slot s after token
-/// t has the score unary[s][c] + dot(left[t] * project[s], right[c]).
+/// Chooses the tokens of a block of drafts, slot after slot, beginning at the verified anchor. Candidate c of slot s
+/// after token t has the score unary[s][c] + dot(left[t] * project[s], right[c]).
 ///
-/// Mode argmax takes the largest score, of equal ones the lowest id. Mode sample draws from softmax(scores /
-/// temperature) by inverse CDF in the order (score descending, id ascending), with random bits that depend on seed and
-/// position alone (Philox4x32-10, purpose 3; slot s at position + s); below temperature 1e-5 it is argmax. Masses and
-/// draw are exact integers, those of acceptance. A candidate that is there twice is drawn by either entry.
+/// Mode argmax takes the candidate with the largest score, and the lowest id among equal ones. Mode sample draws from
+/// softmax(scores / temperature) by inverse CDF in the order (score descending, id ascending), with random bits that
+/// depend on seed and position alone (Philox4x32-10, purpose 3; slot s at position + s). Below a temperature of 1e-5 it
+/// is argmax. Masses and the draw are exact integers, computed as in acceptance. A candidate that is listed twice is
+/// drawn by either entry.
 ///
-/// `q` is each candidate's probability, 1 for the chosen one where nothing is drawn: `tokens`, `candidates` and `q` are
-/// what acceptance by rejection takes as `draft`, `draft_candidates` and `draft_candidate_q`, in place, with the same
-/// seed and position. What is then emitted has the target's distribution.
+/// `q` is the probability of each candidate, and 1 for the chosen one where nothing is drawn. Acceptance by rejection
+/// takes `tokens`, `candidates` and `q` as its `draft`, `draft_candidates` and `draft_candidate_q`, in place, with the
+/// same seed and position; what it then emits has the target's distribution.
 ///
-/// @tparam Policy derives from `draft_walk_policy`
-/// Parameters: `draft_walk_params`; outputs must not overlap inputs. A candidate outside 0..vocab - 1 (-1 among them),
-/// or one whose score is NaN or -inf, counts nothing and has q 0; of the former nothing is read. +inf wins, of several
-/// the lowest id. Where no candidate counts the token is -1 with q 0, and so are all slots after it, for the pair score
-/// needs a token; likewise all slots of a request whose anchor is no token, or whose temperature is NaN, infinite or
-/// negative. Acceptance rejects a draft of -1 and all after it, so such a request goes on from the target alone. Reads
-/// unary, candidates and project once, and for each slot a row of left and one of right for each candidate. No
-/// workspace. Status: `unsupported` with the rule's text.
-template <class Policy>
-struct draft_walk : detail::operation<draft_walk<Policy>, draft_walk_params<Policy>> {
-  RATIFY_DRAFT_WALK_RULES(RATIFY_RULE_ASSERT)
-  static char const* reason(draft_walk_params<Policy> const& p) {
-    return detail::draft_walk_support<Policy>::reason(p);
-  }
-  static size_t scratch_bytes(draft_walk_params<Policy> const&) { return 0; }
+/// A candidate outside 0 to vocab - 1, such as -1, or one whose score is NaN or -inf, counts nothing and has q 0; of
+/// the former, nothing is read. A score of +inf wins, of several the lowest id. Where no candidate counts, the token is
+/// -1 with q 0, and so are those of all slots after it, because their pair scores need a token; likewise all slots of a
+/// request whose anchor is no token, or whose temperature is NaN, infinite or negative. Acceptance rejects a draft of
+/// -1 and all after it, so that such a request goes on from the target alone.
+///
+/// Ordered: no knob but `mode` moves a bit. Order, error bound and range: docs/arithmetic.md.
+///
+/// @tparam Knobs   knobs that differ from their defaults, in any order: drafting_policy.hpp lists them
+/// Parameters: `draft_walk_params`.
+/// Limits: 64 candidates per slot, a vocabulary of 4194304.
+/// Reads unary, candidates and project once, and per slot one row of left and one row of right for each candidate. No
+/// workspace.
+/// @return of `launch`: ok, invalid_argument, unsupported, no_device, launch_failed
+template <class... Knobs>
+struct draft_walk : detail::operation<draft_walk<Knobs...>, draft_walk_params<draft_walk_policy<Knobs...>>> {
+  RATIFY_ASSERT_KNOBS(draft_walk, RATIFY_DRAFT_WALK_KNOBS)
+  using policy = draft_walk_policy<Knobs...>;
+  using params = draft_walk_params<policy>;
+
+  static status launch_rules(params const& p) { return detail::launch_rules(p); }
+  static size_t scratch_bytes(params const&) { return 0; }
   template <class Executor, class Visitor>
-  static status stages(draft_walk_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
-    if (p.requests == 0 || p.slots == 0) return {};
-    return visit(stage<detail::draft_walk_kernel<Policy>>{{p.requests}, p});
+  static status stages(params const& p, workspace, Executor const&, Visitor&& visit) {
+    if (p.requests == 0 || p.draft_slots == 0) return {};
+    return visit(stage<draft_walk_kernel<policy>>{{p.requests}, p});
   }
 };
 
 /// out[i][c] = sum over t of (base[t][c] + delta[i][t][c / 16]) * x[i - t][c] for t = 0, 1: a depthwise convolution of
-/// two taps within the block of slots, whose weights are made for each slot, one for 16 channels. Slot 0 has no slot
-/// before it: its second tap is not read.
+/// two taps within the slots of a request. The weights are made for each slot: `delta` has one number for 16 channels.
+/// The first slot has no slot before it, so its second tap is not read.
 ///
-/// @tparam Policy derives from `draft_convolution_policy`
-/// Parameters: `draft_convolution_params`; out must not be x. Reads x and base twice, the rest once. No workspace.
-/// Status: `unsupported` with the rule's text.
-template <class Policy>
-struct draft_convolution : detail::operation<draft_convolution<Policy>, draft_convolution_params<Policy>> {
-  RATIFY_DRAFT_CONVOLUTION_RULES(RATIFY_RULE_ASSERT)
-  static char const* reason(draft_convolution_params<Policy> const& p) {
-    return detail::draft_convolution_support<Policy>::reason(p);
-  }
-  static size_t scratch_bytes(draft_convolution_params<Policy> const&) { return 0; }
+/// Ordered: no knob moves a bit. Order, error bound and range: docs/arithmetic.md.
+///
+/// @tparam Knobs   knobs that differ from their defaults, in any order: drafting_policy.hpp lists them
+/// Parameters: `draft_convolution_params`.
+/// Limits: channels a multiple of 16; requests * draft_slots * channels up to 2^37.
+/// Reads x and base twice and delta once. No workspace.
+/// @return of `launch`: ok, invalid_argument, unsupported, no_device, launch_failed
+template <class... Knobs>
+struct draft_convolution
+    : detail::operation<draft_convolution<Knobs...>, draft_convolution_params<draft_convolution_policy<Knobs...>>> {
+  RATIFY_ASSERT_KNOBS(draft_convolution, RATIFY_DRAFT_CONVOLUTION_KNOBS)
+  using policy = draft_convolution_policy<Knobs...>;
+  using params = draft_convolution_params<policy>;
+
+  static status launch_rules(params const& p) { return detail::launch_rules(p); }
+  static size_t scratch_bytes(params const&) { return 0; }
   template <class Executor, class Visitor>
-  static status stages(draft_convolution_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
-    using kernel = detail::draft_convolution_kernel<Policy>;
-    if (p.requests == 0 || p.slots == 0) return {};
+  static status stages(params const& p, workspace, Executor const&, Visitor&& visit) {
+    using kernel = draft_convolution_kernel<policy>;
+    if (p.requests == 0 || p.draft_slots == 0) return {};
     return visit(stage<kernel>{{detail::elementwise_blocks<kernel>(kernel::count(p))}, p});
   }
 };

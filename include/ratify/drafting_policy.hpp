@@ -1,27 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Knobs of the drafter's operations. Derive and override by name; a misspelt knob compiles silently.
+/// Knobs of the drafter's operations.
 #pragma once
 
+#include <ratify/detail/policy.hpp>
 #include <ratify/numeric.hpp>
 
 RATIFY_BEGIN_NAMESPACE
 
-/// How a drafter picks one of a slot's candidates.
+/// How a drafter picks one of the candidates of a slot.
 enum class draft_mode {
   argmax,  ///< the one with the largest score
-  sample   ///< by inverse CDF over the scores' softmax; the draft's distribution q is returned with it
+  sample   ///< by inverse CDF over the softmax of the scores; the distribution q of the draft is returned with it
 };
 
-struct draft_walk_policy {
-  using pair_format = float;                              ///< of left and right: float or bf16
-  static constexpr draft_mode mode = draft_mode::argmax;  ///< argmax or sample
+namespace detail {
+template <>
+struct choices<draft_mode> {
+  static constexpr choice values[] = {
+      {"argmax", "ratify::draft_mode::argmax"},
+      {"sample", "ratify::draft_mode::sample"},
+  };
 };
+}  // namespace detail
 
-struct draft_convolution_policy {
-  using input_format = f16;   ///< of x: f16, bf16 or float
-  using base_format = f16;    ///< f16, bf16 or float
-  using delta_format = f16;   ///< f16, bf16 or float
-  using output_format = f16;  ///< f16, bf16 or float
-};
+RATIFY_END_NAMESPACE
+
+/// `mode` decides which tokens are drafted; `pair_format` is the format of inputs and moves nothing else.
+#define RATIFY_DRAFT_WALK_KNOBS(op, FORMAT, NUMBER, FLAG, CHOICE)                            \
+  FORMAT(op, pair_format, float, (float, bf16), "float or bf16", "format of left and right") \
+  CHOICE(op, mode, draft_mode, argmax, "argmax or sample", "how a token is picked among the candidates of a slot")
+
+/// Every knob is the format of a tensor; sums are FP32 whatever the formats are.
+#define RATIFY_DRAFT_CONVOLUTION_KNOBS(op, FORMAT, NUMBER, FLAG, CHOICE)                     \
+  FORMAT(op, input_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of x")     \
+  FORMAT(op, base_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of base")   \
+  FORMAT(op, delta_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of delta") \
+  FORMAT(op, output_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of out")
+
+RATIFY_BEGIN_NAMESPACE
+
+RATIFY_DEFINE_POLICY(draft_walk, RATIFY_DRAFT_WALK_KNOBS, "ratify/drafting.cuh", "draft_walk_kernel<$>")
+RATIFY_DEFINE_POLICY(draft_convolution, RATIFY_DRAFT_CONVOLUTION_KNOBS, "ratify/drafting.cuh",
+                     "draft_convolution_kernel<$>")
 
 RATIFY_END_NAMESPACE

@@ -2,30 +2,38 @@
 /// Rows of an embedding table by token.
 #pragma once
 
+#include <ratify/cuda.cuh>
+#include <ratify/detail/embedding_contents.hpp>
 #include <ratify/detail/embedding_kernels.cuh>
-#include <ratify/detail/machine/launch.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 
-template <class Policy>
-inline constexpr bool is_supported_embedding = detail::embedding_support<Policy>::value;
+/// Whether `embedding<Knobs...>` compiles.
+template <class... Knobs>
+inline constexpr bool is_supported_embedding = RATIFY_TEST_KNOBS(embedding, RATIFY_EMBEDDING_KNOBS);
 
 #if !defined(__CUDACC_RTC__)
 
-/// out[row] = table[tokens[row]].
+/// out[row] = table[tokens[row]]. A row whose token is outside the table becomes zeros.
 ///
-/// @tparam Policy derives from `embedding_policy`
-/// Parameters: `embedding_params`. A token outside the table gives a zero row. Reads and writes each element once. No
-/// workspace.
-/// Status: unsupported with the rule's text; launch_failed.
-template <class Policy>
-struct embedding : detail::operation<embedding<Policy>, embedding_params<Policy>> {
-  RATIFY_EMBEDDING_RULES(RATIFY_RULE_ASSERT)
-  static char const* reason(embedding_params<Policy> const& p) { return detail::embedding_support<Policy>::reason(p); }
-  static size_t scratch_bytes(embedding_params<Policy> const&) { return 0; }
+/// @tparam Knobs knobs that differ from their defaults, in any order: embedding_policy.hpp lists them
+/// Parameters: `embedding_params`. Reads and writes each element once. No workspace.
+/// @return of `launch`: ok, invalid_argument or unsupported with the rule's text, no_device, launch_failed
+template <class... Knobs>
+struct embedding : detail::operation<embedding<Knobs...>, embedding_params<embedding_policy<Knobs...>>> {
+  RATIFY_ASSERT_KNOBS(embedding, RATIFY_EMBEDDING_KNOBS)
+  using policy = embedding_policy<Knobs...>;
+  using params = embedding_params<policy>;
+
+  static status launch_rules(params const& p) { return detail::launch_rules(p); }
+  template <class Checker>
+  static void contents(params const& p, Checker& checker) {
+    if (p.rows > 0) detail::check_contents(p, checker);
+  }
+  static size_t scratch_bytes(params const&) { return 0; }
   template <class Executor, class Visitor>
-  static status stages(embedding_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
-    using kernel = detail::embedding_kernel<Policy>;
+  static status stages(params const& p, workspace, Executor const&, Visitor&& visit) {
+    using kernel = embedding_kernel<policy>;
     if (p.rows == 0) return {};
     return visit(stage<kernel>{{detail::elementwise_blocks<kernel>(kernel::count(p))}, p});
   }

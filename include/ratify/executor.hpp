@@ -38,76 +38,122 @@ struct stage {
 
 /// Runs kernels on CPU threads: ratify/host.hpp.
 class host_executor;
-/// Launches kernels on a CUDA stream: defined where a CUDA compiler includes an operation, incomplete in plain C++.
+/// Launches kernels on a CUDA stream: ratify/cuda.cuh. Defined for CUDA compilers alone, incomplete in plain C++.
 class cuda_executor;
+
+/// Where a check of device contents puts the contradiction it found: the caller's memory, so that the text outlives the
+/// call. Empty if there was none.
+struct contents_report {
+  char text[256] = "";
+};
 
 namespace detail {
 
+template <class Executor>
+class contents_checker;
+
+/// Where an executor wants the contents of device tensors checked before each launch; nullptr if it does not, which is
+/// the rule. `can_be` is false for an executor that knows nothing of it, and need not be able to `read`.
+template <class Executor, class = void>
+struct contents_wanted {
+  static constexpr bool can_be = false;
+};
+template <class Executor>
+struct contents_wanted<Executor, std::void_t<decltype(std::declval<Executor const&>().contents())>> {
+  static constexpr bool can_be = true;
+  static contents_report* of(Executor const& on) { return on.contents(); }
+};
+
 /// `offset` bytes into the workspace; nullptr when there is none yet (`can_launch`).
-template <class T>
-T* workspace_at(workspace const& w, size_t offset) {
-  return w.pointer == nullptr ? nullptr : reinterpret_cast<T*>(static_cast<unsigned char*>(w.pointer) + offset);
+template <class Element>
+Element* workspace_at(workspace const& w, size_t offset) {
+  return w.pointer == nullptr ? nullptr : reinterpret_cast<Element*>(static_cast<unsigned char*>(w.pointer) + offset);
 }
 
-/// A number of blocks as a grid has it; -1, which `judge` refuses, where it has no such number.
+/// A number of blocks as a grid has it; -1, which `check_grid` refuses, where it has no such number.
 inline int grid_blocks(int64_t blocks) { return blocks > 0x7fffffff ? -1 : static_cast<int>(blocks); }
 
-/// Blocks of a kernel that gives each element a thread.
+/// Blocks of a kernel that runs one thread per element.
 template <class Kernel>
 int elementwise_blocks(int64_t elements) {
   return grid_blocks((elements + Kernel::block_threads - 1) / Kernel::block_threads);
 }
 
-/// Whether a card takes a grid.
-inline status judge(grid_extent g) {
+/// Whether a card accepts a grid.
+inline status check_grid(grid_extent g) {
   if (g.x < 0 || g.y < 0 || g.z < 0 || g.y > 65535 || g.z > 65535)
     return {status_code::unsupported, "ratify: the shape needs more blocks than a grid holds"};
   return {};
 }
 
-/// The calls every operation has, written once. `Derived` gives
-///   static char const* reason(params const&)            the first launch rule that fails, or nullptr
+/// The calls that every operation has, written once. `Derived` gives
+///   static status launch_rules(params const&)                  the status of the first launch rule that is broken
 ///   static size_t scratch_bytes(params const&)          from capacities alone
 ///   static status stages(params const&, workspace, Executor const&, Visitor&&)
-///                                                       calls visitor(stage<Kernel>) in launch order, stops at a
-///                                                       failure
+///                                                       calls visitor(stage<Kernel>) in launch order and stops at the
+///                                                       first failure
+///   static void contents(params const&, Checker&)       holds the numbers that its kernels steer by against the
+///                                                       capacities (detail/contents.hpp); may be left out
 template <class Derived, class Params>
 struct operation {
   using params = Params;
 
-  /// Whether `launch` would run: judges shapes, strides, capacities and the card; contents of tensors are read on the
-  /// device and are not looked at, nor are pointers: one that the parameters call required must not be null.
-  /// @return ok; unsupported with the reason; no_device.
+  /// Whether `launch` would run. Judges what the host can see: pointers, shapes, strides, capacities and the card.
+  /// Contents of device tensors are not read.
+  /// @return ok; invalid_argument or unsupported with the reason; no_device.
   template <class Executor, class Architectures = compiled_architectures>
   static status can_launch(params const& p, Executor const& on) {
-    if (char const* const reason = Derived::reason(p)) return {status_code::unsupported, reason};
+    if (status const s = Derived::launch_rules(p); !s) return s;
     return Derived::stages(p, workspace{}, on, [&](auto const& s) {
       using kernel = typename std::decay_t<decltype(s)>::kernel;
-      auto const fits = judge(s.grid);
+      status const fits = check_grid(s.grid);
       return fits ? on.template can_run<kernel, Architectures>() : fits;
     });
   }
 
-  /// Bytes of scratch one launch needs, from the capacities in `p` alone. May be 0.
+  /// Bytes of scratch memory that one launch needs, from the capacities in `p` alone. May be 0.
   template <class Executor>
   static size_t workspace_bytes(params const& p, Executor const&) {
     return Derived::scratch_bytes(p);
   }
 
-  /// Enqueues the operation (the host executor returns when it is done). `w` may hold anything and must not be shared
-  /// by launches that may overlap. No allocation, no synchronisation.
-  /// @return ok; unsupported; workspace_too_small; launch_failed; divergent_barrier.
+  /// Reads the numbers in device memory that the kernels steer by (row bounds, lengths, tables, slots) and holds them
+  /// against the capacities in `p`. For debugging: it waits for the stream and copies to the host. An executor that was
+  /// made with `check_contents` does this before each launch.
+  /// @return ok; what `can_launch` returns for `p`; invalid_argument with the first contradiction, whose text is in
+  /// `report`; launch_failed if the memory cannot be read
+  template <class Executor>
+  static status check_contents(params const& p, Executor const& on, contents_report& report) {
+    if (status const s = Derived::launch_rules(p); !s) return s;
+    contents_checker<Executor> checker(Derived::policy::knobs::operation, on, report);
+    Derived::contents(p, checker);
+    return checker.result();
+  }
+
+  /// For an operation whose kernels steer by nothing that lies in device memory.
+  template <class Checker>
+  static void contents(params const&, Checker&) {}
+
+  /// Enqueues the operation; the host executor returns when it is done. The workspace may hold anything and must not be
+  /// shared by launches that may overlap. Allocates nothing and does not synchronise.
+  /// @param on an executor; a temporary such as `cuda_executor(stream)` will do
+  /// @return ok; invalid_argument; unsupported; workspace_too_small; no_device; launch_failed; divergent_barrier.
   template <class Executor, class Architectures = compiled_architectures>
-  static status launch(params const& p, workspace w, Executor& on) {
-    if (char const* const reason = Derived::reason(p)) return {status_code::unsupported, reason};
+  static status launch(params const& p, workspace w, Executor&& on) {
+    if (status const s = Derived::launch_rules(p); !s) return s;
     if (w.bytes < Derived::scratch_bytes(p) || (Derived::scratch_bytes(p) > 0 && w.pointer == nullptr))
       return {status_code::workspace_too_small,
               "ratify: the workspace holds fewer bytes than workspace_bytes asks for"};
     if (reinterpret_cast<uintptr_t>(w.pointer) % 16 != 0)
-      return {status_code::unsupported, "ratify: the workspace must be aligned to 16 bytes"};
+      return {status_code::invalid_argument, "ratify: the workspace must be aligned to 16 bytes"};
+    using wanted = contents_wanted<std::decay_t<Executor>>;
+    if constexpr (wanted::can_be) {
+      if (contents_report* const report = wanted::of(on))
+        if (status const s = check_contents(p, on, *report); !s) return s;
+    }
     return Derived::stages(p, w, on, [&](auto const& s) {
       using kernel = typename std::decay_t<decltype(s)>::kernel;
-      auto const fits = judge(s.grid);
+      status const fits = check_grid(s.grid);
       return fits ? on.template run<kernel, Architectures>(s) : fits;
     });
   }

@@ -2,6 +2,7 @@
 /// The host executor: runs the library's kernels on CPU threads. Needs Boost.Context (`ratify::host`).
 #pragma once
 
+#include <ratify/detail/contents.hpp>
 #include <ratify/detail/machine/floating_environment.hpp>
 #include <ratify/detail/machine/host_block.hpp>
 #include <ratify/detail/meta.hpp>
@@ -9,6 +10,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstring>
 #include <mutex>
 #include <new>
 #include <string>
@@ -17,10 +19,17 @@
 
 RATIFY_BEGIN_NAMESPACE
 
+/// The threads of a block on the host: what a kernel's `run` is given there. Its members are those of `cuda_block`.
+template <int Threads>
+using host_block = detail::host_block<Threads>;
+
 /// How a host executor runs. No bit of a result depends on it.
 struct host_options {
   int threads = 0;            ///< CPU threads that run blocks, the calling one included; 0 = as many as the machine has
   uint64_t shuffle_seed = 0;  ///< other than 0: blocks, and the threads of a block, run in an order drawn from it
+  /// Other than nullptr: before each launch the contents of its tensors are held against the capacities, and a
+  /// contradiction is refused with its text here.
+  contents_report* check_contents = nullptr;
 };
 
 /// CPU threads whose fibers stand for the threads of a block. Long-lived: make one and pass it by reference. A launch
@@ -28,8 +37,8 @@ struct host_options {
 class host_executor {
  public:
   /// @param threads see host_options
-  explicit host_executor(int threads = 0) : host_executor(host_options{threads, 0}) {}
-  explicit host_executor(host_options const& o) : shuffle_seed_(o.shuffle_seed) {
+  explicit host_executor(int threads = 0) : host_executor(host_options{threads, 0, nullptr}) {}
+  explicit host_executor(host_options const& o) : shuffle_seed_(o.shuffle_seed), contents_(o.check_contents) {
     int const hardware = static_cast<int>(std::thread::hardware_concurrency());
     threads_ = o.threads > 0 ? o.threads : detail::max_of(hardware, 1);
     for (int i = 1; i < threads_; ++i) workers_.emplace_back([this] { serve(); });
@@ -46,6 +55,14 @@ class host_executor {
   }
 
   int threads() const { return threads_; }
+
+  /// Where contradictions in the contents of tensors are reported; nullptr if they are not looked for.
+  contents_report* contents() const { return contents_; }
+  /// Copies memory that kernels can reach to the host.
+  status read(void* to, void const* from, size_t bytes) const {
+    std::memcpy(to, from, bytes);
+    return {};
+  }
 
   template <class Kernel, class Architectures = void>
   status can_run() const {
@@ -98,7 +115,7 @@ class host_executor {
     detail::fiber_pool& next_fibers(int threads) {
       if (!detail::thread_checker::present) return pools_[0];
       int const used = detail::min_of(detail::max_of(256 / threads, 2), pool_count);
-      return pools_[++blocks_ % used];
+      return pools_[++blocks_ % static_cast<unsigned>(used)];
     }
     /// At the end of a launch.
     void join() {
@@ -118,8 +135,9 @@ class host_executor {
     int64_t blocks = 0;
   };
 
+  // Hidden, as its members are where nvcc makes hidden types of an anonymous namespace's.
   template <class Kernel>
-  struct block_context {
+  struct RATIFY_HIDDEN block_context {
     using block_type = detail::host_block<Kernel::block_threads>;
     using storage_type = typename Kernel::template shared_storage<block_type>;
     detail::fiber_pool& fibers;
@@ -263,6 +281,7 @@ class host_executor {
 
   int threads_ = 1;
   uint64_t shuffle_seed_ = 0, launches_ = 0;
+  contents_report* contents_ = nullptr;
   std::mutex launch_mutex_, sleep_mutex_;
   std::condition_variable wake_, done_;
   job job_;

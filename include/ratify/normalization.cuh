@@ -1,88 +1,104 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Root-mean-square normalizations of a round: rmsnorm, gated_rmsnorm, qk_norm_rotary. FP32 inside, ordered: the same
-/// bits on every executor and for any number of rows. docs/arithmetic.md states the order.
+/// Root-mean-square normalizations of a round: rmsnorm, gated_rmsnorm and qk_norm_rotary. FP32 inside, ordered: the
+/// same bits on every executor and for any number of rows. docs/arithmetic.md states the order and the error bounds.
 #pragma once
 
-#include <ratify/detail/machine/launch.cuh>
+#include <ratify/cuda.cuh>
+#include <ratify/detail/normalization_contents.hpp>
 #include <ratify/detail/normalization_kernels.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 
-template <class Policy>
-inline constexpr bool is_supported_rmsnorm = detail::rmsnorm_support<Policy>::value;
-template <class Policy>
-inline constexpr bool is_supported_gated_rmsnorm = detail::gated_rmsnorm_support<Policy>::value;
-template <class Policy>
-inline constexpr bool is_supported_qk_norm_rotary = detail::qk_norm_rotary_support<Policy>::value;
+/// Whether `rmsnorm<Knobs...>` compiles.
+template <class... Knobs>
+inline constexpr bool is_supported_rmsnorm = RATIFY_TEST_KNOBS(rmsnorm, RATIFY_RMSNORM_KNOBS);
+
+/// Whether `gated_rmsnorm<Knobs...>` compiles.
+template <class... Knobs>
+inline constexpr bool is_supported_gated_rmsnorm = RATIFY_TEST_KNOBS(gated_rmsnorm, RATIFY_GATED_RMSNORM_KNOBS);
+
+/// Whether `qk_norm_rotary<Knobs...>` compiles.
+template <class... Knobs>
+inline constexpr bool is_supported_qk_norm_rotary = RATIFY_TEST_KNOBS(qk_norm_rotary, RATIFY_QK_NORM_ROTARY_KNOBS);
 
 #if !defined(__CUDACC_RTC__)
 
 namespace detail {
-/// Columns from which on rmsnorm gives a row to a block. At 5120 that is far faster; where the two meet is not
-/// measured.
-inline constexpr int long_row = 1024;
-/// Blocks for `work` rows or heads, a warp each.
+/// Blocks for `work` rows or heads, with a warp for each.
 inline int normalization_blocks(int64_t work) { return grid_blocks(ceil_div(work, int64_t{normalization_warps})); }
 }  // namespace detail
 
-/// out = s / sqrt(mean(s^2) + eps) * (1 + weight), s = residual + x; the sum s is residual_out, in FP32.
+/// out = s / sqrt(mean(s^2) + eps) * (1 + weight), s = residual + x; without `unit_offset`, * weight. The sum s is
+/// residual_out, in FP32. A NaN or infinity stays in its row. A row of zeros stays zeros where eps is above 0, and is
+/// NaN where eps is 0. Values whose squares leave FP32 are normalised like all others.
 ///
-/// @tparam Policy derives from `rmsnorm_policy`
-/// Parameters: `rmsnorm_params`. residual and residual_out are optional, each alone too. Reads x, residual and weight
+/// @tparam Knobs knobs that differ from their defaults, in any order: normalization_policy.hpp lists them
+/// Parameters: `rmsnorm_params`; residual and residual_out are optional, each alone too. Reads x, residual and weight
 /// twice at most, writes each output once. No workspace.
-/// Status: unsupported with the rule's text; launch_failed.
-template <class Policy>
-struct rmsnorm : detail::operation<rmsnorm<Policy>, rmsnorm_params<Policy>> {
-  RATIFY_RMSNORM_RULES(RATIFY_RULE_ASSERT)
-  static char const* reason(rmsnorm_params<Policy> const& p) { return detail::rmsnorm_support<Policy>::reason(p); }
-  static size_t scratch_bytes(rmsnorm_params<Policy> const&) { return 0; }
+/// @return of `launch`: ok, invalid_argument or unsupported with the rule's text, no_device, launch_failed
+template <class... Knobs>
+struct rmsnorm : detail::operation<rmsnorm<Knobs...>, rmsnorm_params<rmsnorm_policy<Knobs...>>> {
+  RATIFY_ASSERT_KNOBS(rmsnorm, RATIFY_RMSNORM_KNOBS)
+  using policy = rmsnorm_policy<Knobs...>;
+  using params = rmsnorm_params<policy>;
+
+  static status launch_rules(params const& p) { return detail::launch_rules(p); }
+  static size_t scratch_bytes(params const&) { return 0; }
   template <class Executor, class Visitor>
-  static status stages(rmsnorm_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
+  static status stages(params const& p, workspace, Executor const&, Visitor&& visit) {
     if (p.rows == 0) return {};
-    if (p.columns >= detail::long_row) return visit(stage<detail::rmsnorm_row_kernel<Policy>>{{p.rows}, p});
-    return visit(stage<detail::rmsnorm_kernel<Policy>>{{detail::normalization_blocks(p.rows)}, p});
+    if (p.columns >= detail::rmsnorm_long_row) return visit(stage<rmsnorm_row_kernel<policy>>{{p.rows}, p});
+    return visit(stage<rmsnorm_kernel<policy>>{{detail::normalization_blocks(p.rows)}, p});
   }
 };
 
 /// Per head: out = x / sqrt(mean(x^2) + eps) * weight * silu(z).
 ///
-/// @tparam Policy derives from `gated_rmsnorm_policy`
-/// Parameters: `gated_rmsnorm_params`. Reads x twice, z once, writes out once. No workspace.
-/// Status: unsupported with the rule's text; launch_failed.
-template <class Policy>
-struct gated_rmsnorm : detail::operation<gated_rmsnorm<Policy>, gated_rmsnorm_params<Policy>> {
-  RATIFY_GATED_RMSNORM_RULES(RATIFY_RULE_ASSERT)
-  static char const* reason(gated_rmsnorm_params<Policy> const& p) {
-    return detail::gated_rmsnorm_support<Policy>::reason(p);
-  }
-  static size_t scratch_bytes(gated_rmsnorm_params<Policy> const&) { return 0; }
+/// @tparam Knobs knobs that differ from their defaults, in any order: normalization_policy.hpp lists them
+/// Parameters: `gated_rmsnorm_params`. Reads x twice and z once, writes out once. No workspace.
+/// @return of `launch`: ok, invalid_argument or unsupported with the rule's text, no_device, launch_failed
+template <class... Knobs>
+struct gated_rmsnorm
+    : detail::operation<gated_rmsnorm<Knobs...>, gated_rmsnorm_params<gated_rmsnorm_policy<Knobs...>>> {
+  RATIFY_ASSERT_KNOBS(gated_rmsnorm, RATIFY_GATED_RMSNORM_KNOBS)
+  using policy = gated_rmsnorm_policy<Knobs...>;
+  using params = gated_rmsnorm_params<policy>;
+
+  static status launch_rules(params const& p) { return detail::launch_rules(p); }
+  static size_t scratch_bytes(params const&) { return 0; }
   template <class Executor, class Visitor>
-  static status stages(gated_rmsnorm_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
+  static status stages(params const& p, workspace, Executor const&, Visitor&& visit) {
     if (p.rows == 0) return {};
-    return visit(
-        stage<detail::gated_rmsnorm_kernel<Policy>>{{detail::normalization_blocks(int64_t{p.rows} * p.heads)}, p});
+    int const blocks = detail::normalization_blocks(int64_t{p.rows} * p.heads);
+    return visit(stage<gated_rmsnorm_kernel<policy>>{{blocks}, p});
   }
 };
 
-/// Per head: the norm with (1 + weight), then the pairs (i, i + rotary_dim / 2) of its first rotary_dim dims turned by
-/// the angle of the row's position; the tables of cosines and sines are inputs.
+/// Per head: x / sqrt(mean(x^2) + eps) * (1 + weight) (without `unit_offset`, * weight), then the pairs
+/// (i, i + rotary_dim / 2) of its first rotary_dim elements turned by the angle of the row's position. The tables of
+/// cosines and sines are inputs. A row whose position is outside the tables becomes zeros.
 ///
-/// @tparam Policy derives from `qk_norm_rotary_policy`
-/// Parameters: `qk_norm_rotary_params`. A position outside the tables gives a zero row. Reads x twice, writes out once.
-/// No workspace.
-/// Status: unsupported with the rule's text; launch_failed.
-template <class Policy>
-struct qk_norm_rotary : detail::operation<qk_norm_rotary<Policy>, qk_norm_rotary_params<Policy>> {
-  RATIFY_QK_NORM_ROTARY_RULES(RATIFY_RULE_ASSERT)
-  static char const* reason(qk_norm_rotary_params<Policy> const& p) {
-    return detail::qk_norm_rotary_support<Policy>::reason(p);
+/// @tparam Knobs knobs that differ from their defaults, in any order: normalization_policy.hpp lists them
+/// Parameters: `qk_norm_rotary_params`. Reads x twice, writes out once. No workspace.
+/// @return of `launch`: ok, invalid_argument or unsupported with the rule's text, no_device, launch_failed
+template <class... Knobs>
+struct qk_norm_rotary
+    : detail::operation<qk_norm_rotary<Knobs...>, qk_norm_rotary_params<qk_norm_rotary_policy<Knobs...>>> {
+  RATIFY_ASSERT_KNOBS(qk_norm_rotary, RATIFY_QK_NORM_ROTARY_KNOBS)
+  using policy = qk_norm_rotary_policy<Knobs...>;
+  using params = qk_norm_rotary_params<policy>;
+
+  static status launch_rules(params const& p) { return detail::launch_rules(p); }
+  template <class Checker>
+  static void contents(params const& p, Checker& checker) {
+    if (p.rows > 0) detail::check_contents(p, checker);
   }
-  static size_t scratch_bytes(qk_norm_rotary_params<Policy> const&) { return 0; }
+  static size_t scratch_bytes(params const&) { return 0; }
   template <class Executor, class Visitor>
-  static status stages(qk_norm_rotary_params<Policy> const& p, workspace, Executor const&, Visitor&& visit) {
+  static status stages(params const& p, workspace, Executor const&, Visitor&& visit) {
     if (p.rows == 0) return {};
-    return visit(
-        stage<detail::qk_norm_rotary_kernel<Policy>>{{detail::normalization_blocks(int64_t{p.rows} * p.heads)}, p});
+    int const blocks = detail::normalization_blocks(int64_t{p.rows} * p.heads);
+    return visit(stage<qk_norm_rotary_kernel<policy>>{{blocks}, p});
   }
 };
 

@@ -1,30 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Knobs of the normalizations. Derive and override by name; a misspelt knob compiles silently.
+/// Knobs of the normalizations: rmsnorm, gated_rmsnorm and qk_norm_rotary.
 #pragma once
 
+#include <ratify/detail/policy.hpp>
 #include <ratify/numeric.hpp>
+
+/// `unit_offset` is arithmetic: it says by what a normalised number is multiplied.
+#define RATIFY_RMSNORM_KNOBS(op, FORMAT, NUMBER, FLAG, CHOICE)                                 \
+  FORMAT(op, input_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of x")       \
+  FORMAT(op, weight_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of weight") \
+  FORMAT(op, output_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of out")    \
+  FLAG(op, unit_offset, true, "multiply by 1 + weight (true) or by weight (false)")
+
+#define RATIFY_GATED_RMSNORM_KNOBS(op, FORMAT, NUMBER, FLAG, CHOICE)                             \
+  FORMAT(op, input_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of x")         \
+  FORMAT(op, gate_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of z")          \
+  FORMAT(op, weight_format, float, (float, f16, bf16), "float, f16 or bf16", "format of weight") \
+  FORMAT(op, output_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of out")
+
+#define RATIFY_QK_NORM_ROTARY_KNOBS(op, FORMAT, NUMBER, FLAG, CHOICE)                          \
+  FORMAT(op, input_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of x")       \
+  FORMAT(op, weight_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of weight") \
+  FORMAT(op, output_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of out")    \
+  FLAG(op, unit_offset, true, "multiply by 1 + weight (true) or by weight (false)")
 
 RATIFY_BEGIN_NAMESPACE
 
-struct rmsnorm_policy {
-  using input_format = f16;                  ///< of x: f16, bf16 or float
-  using output_format = f16;                 ///< f16, bf16 or float
-  using weight_format = f16;                 ///< f16, bf16 or float
-  static constexpr bool unit_offset = true;  ///< multiplies by 1 + weight instead of weight
-};
-
-struct gated_rmsnorm_policy {
-  using input_format = f16;     ///< of x: f16, bf16 or float
-  using gate_format = f16;      ///< of z: f16, bf16 or float
-  using output_format = f16;    ///< f16, bf16 or float
-  using weight_format = float;  ///< f16, bf16 or float
-};
-
-struct qk_norm_rotary_policy {
-  using input_format = f16;                  ///< f16, bf16 or float
-  using output_format = f16;                 ///< f16, bf16 or float
-  using weight_format = f16;                 ///< f16, bf16 or float
-  static constexpr bool unit_offset = true;  ///< multiplies by 1 + weight instead of weight
-};
+RATIFY_DEFINE_POLICY(rmsnorm, RATIFY_RMSNORM_KNOBS, "ratify/normalization.cuh", "rmsnorm_kernel<$>",
+                     "rmsnorm_row_kernel<$>")
+RATIFY_DEFINE_POLICY(gated_rmsnorm, RATIFY_GATED_RMSNORM_KNOBS, "ratify/normalization.cuh", "gated_rmsnorm_kernel<$>")
+RATIFY_DEFINE_POLICY(qk_norm_rotary, RATIFY_QK_NORM_ROTARY_KNOBS, "ratify/normalization.cuh",
+                     "qk_norm_rotary_kernel<$>")
 
 RATIFY_END_NAMESPACE

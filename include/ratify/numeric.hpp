@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Storage formats: bit-holding structs, the same in every compiler, and their conversions.
+/// Storage formats as structs that hold bits, the same in every compiler, and the conversions between them and FP32.
 #pragma once
 
-#include <ratify/detail/meta.hpp>
+#include <ratify/detail/choices.hpp>
 #include <ratify/detail/machine/ptx.cuh>
+#include <ratify/detail/meta.hpp>
 
 RATIFY_BEGIN_NAMESPACE
 
@@ -36,10 +37,23 @@ enum class decoder_revision {
   native       ///< the card's conversion where it has one (sm_89 and up), fp16_shift elsewhere
 };
 
-/// How much a format can hold; values beyond saturate when stored.
+namespace detail {
+template <>
+struct choices<decoder_revision> {
+  static constexpr choice values[] = {
+      {"0", "ratify::decoder_revision::reference"},
+      {"1", "ratify::decoder_revision::bit_fields"},
+      {"2", "ratify::decoder_revision::fp16_shift"},
+      {"native", "ratify::decoder_revision::native"},
+  };
+};
+}  // namespace detail
+
+/// Whether a format is one of the 8-bit ones, which saturate when a value is stored.
 template <class Format>
 inline constexpr bool is_fp8_v = detail::is_one_of_v<Format, e4m3, e5m2>;
 
+/// The FP32 value of a number in a storage format, exactly. Every NaN becomes 0x7fffffff.
 RATIFY_HD inline float to_float(float x) { return detail::canonical(x); }
 RATIFY_HD inline float to_float(f16 x) { return detail::f32_from_f16_bits(x.bits); }
 RATIFY_HD inline float to_float(bf16 x) {
@@ -90,9 +104,8 @@ struct converter<e4m3> {
   RATIFY_HD static e4m3 from(float x) {
     uint32_t const u = bits(x), sign = (u >> 24) & 0x80u, a = u & 0x7fffffffu;
     if (is_nan(x)) return {0x7f};
-    if (a >= 0x43e00000u) return {static_cast<uint8_t>(sign | 0x7eu)};  // 448 and above
-    // Below 2^-6: adding 2^14 leaves the multiple of 2^-9 in the low bits.
-    if (a < 0x3c800000u) return {static_cast<uint8_t>(sign | (bits(add_rn(from_bits(a), 0x1p14f)) - 0x46800000u))};
+    if (a >= 0x43e00000u) return {static_cast<uint8_t>(sign | 0x7eu)};                   // 448 and above
+    if (a < 0x3c800000u) return {static_cast<uint8_t>(sign | nearest_multiple<-9>(a))};  // below 2^-6
     return {static_cast<uint8_t>(sign | ((a - 0x3c000000u + 0x7ffffu + ((a >> 20) & 1u)) >> 20))};
   }
 };
@@ -101,9 +114,8 @@ struct converter<e5m2> {
   RATIFY_HD static e5m2 from(float x) {
     uint32_t const u = bits(x), sign = (u >> 24) & 0x80u, a = u & 0x7fffffffu;
     if (is_nan(x)) return {0x7f};
-    if (a >= 0x47600000u) return {static_cast<uint8_t>(sign | 0x7bu)};  // 57344 and above
-    // Below 2^-14: adding 2^7 leaves the multiple of 2^-16 in the low bits.
-    if (a < 0x38800000u) return {static_cast<uint8_t>(sign | (bits(add_rn(from_bits(a), 0x1p7f)) - 0x43000000u))};
+    if (a >= 0x47600000u) return {static_cast<uint8_t>(sign | 0x7bu)};                    // 57344 and above
+    if (a < 0x38800000u) return {static_cast<uint8_t>(sign | nearest_multiple<-16>(a))};  // below 2^-14
     return {static_cast<uint8_t>(sign | ((a - 0x38000000u + 0xfffffu + ((a >> 21) & 1u)) >> 21))};
   }
 };
@@ -120,8 +132,13 @@ RATIFY_HD inline float vector_element(vector16 const& v, int i) {
 
 }  // namespace detail
 
-/// x in a storage format: round to nearest even; FP8 saturates (infinities too), its NaN is 0x7F; an FP32, FP16 or BF16
-/// NaN is 0x7fffffff or 0x7fff.
+/// x in a storage format, rounded to nearest even. FP8 saturates at its largest finite value, infinities too, and
+/// stores a NaN as 0x7F; a NaN in FP32, FP16 or BF16 is stored as 0x7fffffff or 0x7fff, and values beyond their range
+/// are infinite.
+///
+/// `convert` and `to_float` may be called anywhere, outside executors too: they give the same bits in every rounding
+/// mode of the calling thread, and with subnormals flushed to zero or not.
+/// @tparam To float, f16, bf16, e4m3 or e5m2
 template <class To>
 RATIFY_HD inline To convert(float x) {
   return detail::converter<To>::from(x);

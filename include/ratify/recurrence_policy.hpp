@@ -1,8 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Knobs of the gated delta rule. Derive and override by name; a misspelt knob compiles silently.
+/// Knobs of the gated delta rule.
 #pragma once
 
+#include <ratify/detail/policy.hpp>
 #include <ratify/numeric.hpp>
+
+/// `l2norm` is arithmetic: it moves bits. `value_block` and `column_threads` choose who does what and move none.
+#define RATIFY_RECURRENCE_KNOBS(op, FORMAT, NUMBER, FLAG, CHOICE)                                                     \
+  FORMAT(op, input_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of q, k and v")                     \
+  FORMAT(op, output_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of out")                           \
+  NUMBER(op, key_dim, 128, value == 64 || value == 128, "64 or 128 elements", "elements of one key")                  \
+  NUMBER(op, value_dim, 128, value == 64 || value == 128, "64 or 128 elements", "elements of one value")              \
+  FLAG(op, l2norm, true, "whether q and k are replaced by x / sqrt(sum x^2 + 1e-6) first")                            \
+  CHOICE(op, state_layout, recurrence_layout, kv, "kv or vk", "order of one head's state in the pool")                \
+  CHOICE(op, mode, recurrence_mode, snapshots, "snapshots, replay or read",                                           \
+         "what a launch keeps of the states it passes through")                                                       \
+  FLAG(op, fused_gating, false, "whether the launch takes a, b, a_log and dt_bias instead of g and beta")             \
+  FORMAT(op, a_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of a, where gating is fused")           \
+  FORMAT(op, b_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of b, where gating is fused")           \
+  NUMBER(op, value_block, 16, value == 2 || value == 4 || value == 8 || value == 16 || value == 32,                   \
+         "2, 4, 8, 16 or 32 value columns", "value columns of one block on a card")                                   \
+  NUMBER(op, column_threads, 0, value == 0 || value == 1 || value == 4 || value == 8, "0, 1, 4 or 8 threads",         \
+         "threads that share a value column: 1 is for the host executor alone; 0 takes 1 there and, on a card, what " \
+         "reads and writes whole sectors of the layout")
 
 RATIFY_BEGIN_NAMESPACE
 
@@ -19,22 +39,26 @@ enum class recurrence_layout {
   vk   ///< [value_dim, key_dim]
 };
 
-struct recurrence_policy {
-  using input_format = f16;              ///< of q, k and v: f16, bf16 or float
-  using output_format = f16;             ///< f16, bf16 or float
-  static constexpr int key_dim = 128;    ///< elements of a key: 64 or 128
-  static constexpr int value_dim = 128;  ///< elements of a value: 64 or 128
-  static constexpr bool l2norm = true;   ///< q and k become x / sqrt(sum x^2 + 1e-6) first
-  static constexpr auto state_layout = recurrence_layout::kv;
-  static constexpr auto mode = recurrence_mode::snapshots;
-  static constexpr bool fused_gating = false;  ///< the launch takes a, b, a_log and dt_bias instead of g and beta
-  using a_format = f16;                        ///< of a, where gating is fused: f16, bf16 or float
-  using b_format = f16;                        ///< of b, where gating is fused: f16, bf16 or float
+namespace detail {
 
-  // Schedule: no bit depends on what follows.
-  static constexpr int value_block = 16;    ///< value columns of a block on a card: 2, 4, 8, 16 or 32
-  static constexpr int column_threads = 0;  ///< of a value column: 1 (host only), 4 or 8; 0 = 1 on the host, on a card
-                                            ///< 4 for kv and 8 for vk, which read and write whole sectors
+template <>
+struct choices<recurrence_mode> {
+  static constexpr choice values[] = {
+      {"snapshots", "ratify::recurrence_mode::snapshots"},
+      {"replay", "ratify::recurrence_mode::replay"},
+      {"read", "ratify::recurrence_mode::read"},
+  };
 };
+template <>
+struct choices<recurrence_layout> {
+  static constexpr choice values[] = {
+      {"kv", "ratify::recurrence_layout::kv"},
+      {"vk", "ratify::recurrence_layout::vk"},
+  };
+};
+
+}  // namespace detail
+
+RATIFY_DEFINE_POLICY(recurrence, RATIFY_RECURRENCE_KNOBS, "ratify/recurrence.cuh", "recurrence_kernel<$>")
 
 RATIFY_END_NAMESPACE

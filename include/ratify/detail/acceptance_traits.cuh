@@ -1,215 +1,166 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Parameters and support rules of acceptance.
+/// Launch rules and derived sizes of acceptance and of the summary of a shard of logits.
 #pragma once
 
-#include <ratify/acceptance_policy.hpp>
+#include <ratify/acceptance_params.hpp>
+#include <ratify/detail/acceptance_tuning.hpp>
+#include <ratify/detail/extents.hpp>
 #include <ratify/status.hpp>
-#include <ratify/views.hpp>
 
-#define RATIFY_ACCEPTANCE_RULES(RULE)                                                                         \
-  RULE(policy, (RATIFY_STD::is_base_of_v<acceptance_policy, Policy>),                                         \
-       "ratify::acceptance: the policy must derive from ratify::acceptance_policy")                           \
-  RULE(logit_format, (detail::is_one_of_v<typename Policy::logit_format, float, f16, bf16, acceptance_word>), \
-       "ratify::acceptance: logit_format must be float, f16, bf16 or acceptance_word")                        \
-  RULE(rule_type, (RATIFY_STD::is_same_v<RATIFY_STD::remove_cv_t<decltype(Policy::rule)>, acceptance_rule>),  \
-       "ratify::acceptance: rule must be a ratify::acceptance_rule")                                          \
-  RULE(rule,                                                                                                  \
-       (static_cast<acceptance_rule>(Policy::rule) == acceptance_rule::coupled ||                             \
-        static_cast<acceptance_rule>(Policy::rule) == acceptance_rule::rejection),                            \
-       "ratify::acceptance: rule must be acceptance_rule::coupled or acceptance_rule::rejection")
-#define RATIFY_ACCEPTANCE_LAUNCH_RULES(RULE)                                                                           \
-  RULE(rows, (p.rows >= 0), "ratify::acceptance: rows must not be negative")                                           \
-  RULE(requests, (p.requests >= 0), "ratify::acceptance: requests must not be negative")                               \
-  RULE(vocab, (p.vocab >= 1 && p.vocab <= detail::acceptance_most_words),                                              \
-       "ratify::acceptance: vocab must be 1 to 4194304, so that sums of masses stay below 2^63")                       \
-  RULE(max_drafts, (p.max_drafts >= 0 && p.max_drafts <= 1 << 30), "ratify::acceptance: max_drafts must be 0 to 2^30") \
-  RULE(end_count, (p.end_count >= 0), "ratify::acceptance: end_count must not be negative")                            \
-  RULE(draft_candidate_q, ((p.draft_candidates.data == nullptr) == (p.draft_candidate_q.data == nullptr)),             \
-       "ratify::acceptance: draft_candidates and draft_candidate_q must be given together")                            \
-  RULE(draft_probs, (p.draft_candidates.data == nullptr || p.draft_probs.data == nullptr),                             \
-       "ratify::acceptance: at most one of draft_candidates and draft_probs may say what drafts were drawn from")      \
-  RULE(candidates,                                                                                                     \
-       (p.draft_candidates.data == nullptr || (p.candidates >= 1 && p.candidates <= detail::acceptance_most_words)),   \
-       "ratify::acceptance: candidates must be 1 to 4194304 where draft_candidates are given")                         \
-  RULE(ring, ((p.cursors.ring_start == nullptr) == (p.cursors.ring_count == nullptr)),                                 \
-       "ratify::acceptance: cursors.ring_start and cursors.ring_count must be given together")                         \
-  RULE(flush, (p.cursors.ring_count != nullptr || (p.cursors.flush == nullptr && p.cursors.next_flush == nullptr)),    \
-       "ratify::acceptance: cursors.flush and cursors.next_flush need cursors.ring_start and cursors.ring_count")      \
-  RULE(ring_places,                                                                                                    \
-       (p.cursors.ring_count == nullptr || p.cursors.ring_places == 16 || p.cursors.ring_places == 32 ||               \
-        p.cursors.ring_places == 64),                                                                                  \
-       "ratify::acceptance: cursors.ring_places must be 16, 32 or 64, as in recurrence")                               \
-  RULE(                                                                                                                \
-      round_rows,                                                                                                      \
-      (p.cursors.ring_count == nullptr ||                                                                              \
-       (p.cursors.round_rows >= 1 && p.cursors.round_rows <= p.cursors.ring_places / 2)),                              \
-      "ratify::acceptance: cursors.round_rows must be 1 to ring_places / 2, so that a round finds room after a flush") \
-  RULE(shards, (p.shards >= 1), "ratify::acceptance: shards must be at least 1")                                       \
-  RULE(shard_vocab, (detail::shards_hold(p)),                                                                          \
-       "ratify::acceptance: shards of shard_vocab ids must hold vocab ids, the last of them one or more; of "          \
-       "acceptance_word, shard_vocab is the words of a summary, 1 to 512")
-#define RATIFY_ACCEPTANCE_SUMMARY_RULES(RULE)                                                \
-  RULE(policy, (RATIFY_STD::is_base_of_v<acceptance_policy, Policy>),                        \
-       "ratify::acceptance_summary: the policy must derive from ratify::acceptance_policy")  \
-  RULE(logit_format, (detail::is_one_of_v<typename Policy::logit_format, float, f16, bf16>), \
-       "ratify::acceptance_summary: logit_format must be float, f16 or bf16")
-#define RATIFY_ACCEPTANCE_SUMMARY_LAUNCH_RULES(RULE)                                                                 \
-  RULE(rows, (p.rows >= 0), "ratify::acceptance_summary: rows must not be negative")                                 \
-  RULE(requests, (p.requests >= 0), "ratify::acceptance_summary: requests must not be negative")                     \
-  RULE(vocab, (p.first_id >= 0 && p.vocab >= 1 && p.vocab <= detail::acceptance_most_words - p.first_id),            \
-       "ratify::acceptance_summary: first_id must not be negative, vocab at least 1, and their sum at most 4194304") \
-  RULE(max_drafts, (p.max_drafts >= 0 && p.max_drafts <= 1 << 30),                                                   \
-       "ratify::acceptance_summary: max_drafts must be 0 to 2^30")                                                   \
-  RULE(places, (p.places >= 1 && p.places <= detail::acceptance_most_places),                                        \
-       "ratify::acceptance_summary: places must be 1 to 512")
+#define RATIFY_ACCEPTANCE_SHAPE_RULES(INVALID, UNSUPPORTED)                                                            \
+  INVALID(rows, (p.rows >= 0 && p.requests >= 0), "ratify::acceptance: rows and requests must not be negative")        \
+  INVALID(requests, (p.rows == 0 || p.requests > 0),                                                                   \
+          "ratify::acceptance: requests must be at least 1 if there are rows")                                         \
+  INVALID(vocab, (p.vocab >= 1), "ratify::acceptance: vocab must be at least 1 id")                                    \
+  UNSUPPORTED(most_ids, (p.vocab <= acceptance_most_words),                                                            \
+              "ratify::acceptance: vocab must be at most 4194304 ids, so that sums of masses stay below 2^63")         \
+  INVALID(max_drafts, (p.max_drafts >= 0), "ratify::acceptance: max_drafts must not be negative")                      \
+  UNSUPPORTED(most_drafts, (p.max_drafts <= 1 << 30), "ratify::acceptance: max_drafts must be at most 2^30")           \
+  INVALID(end_count, (p.end_count >= 0), "ratify::acceptance: end_count must not be negative")                         \
+  INVALID(shards, (p.shards >= 1), "ratify::acceptance: shards must be at least 1")                                    \
+  INVALID(shard_vocab, (acceptance_traits<Policy>::shards_hold(p)),                                                    \
+          "ratify::acceptance: shards of shard_vocab ids must hold exactly vocab ids, the last of them at least one")  \
+  INVALID(summary_words, (!acceptance_traits<Policy>::is_summarised || p.shard_vocab >= 1),                            \
+          "ratify::acceptance: of acceptance_word, shard_vocab must be the words of one summary")                      \
+  UNSUPPORTED(most_places, (!acceptance_traits<Policy>::is_summarised || p.shard_vocab <= acceptance_most_places),     \
+              "ratify::acceptance: of acceptance_word, shard_vocab must be at most 512 words")                         \
+  INVALID(candidate_pair, ((p.draft_candidates.data == nullptr) == (p.draft_candidate_q.data == nullptr)),             \
+          "ratify::acceptance: draft_candidates and draft_candidate_q must be given together")                         \
+  INVALID(one_source, (p.draft_candidates.data == nullptr || p.draft_probs.data == nullptr),                           \
+          "ratify::acceptance: at most one of draft_candidates and draft_probs may say what drafts were drawn from")   \
+  INVALID(candidates, (p.draft_candidates.data == nullptr || p.candidates >= 1),                                       \
+          "ratify::acceptance: candidates must be at least 1 if draft_candidates are given")                           \
+  UNSUPPORTED(most_candidates, (p.draft_candidates.data == nullptr || p.candidates <= acceptance_most_words),          \
+              "ratify::acceptance: candidates must be at most 4194304")                                                \
+  INVALID(ring, ((p.cursors.ring_start == nullptr) == (p.cursors.ring_count == nullptr)),                              \
+          "ratify::acceptance: cursors.ring_start and cursors.ring_count must be given together")                      \
+  INVALID(flush, (p.cursors.ring_count != nullptr || (p.cursors.flush == nullptr && p.cursors.next_flush == nullptr)), \
+          "ratify::acceptance: cursors.flush and cursors.next_flush need cursors.ring_start and cursors.ring_count")   \
+  UNSUPPORTED(ring_places,                                                                                             \
+              (p.cursors.ring_count == nullptr || p.cursors.ring_places == 16 || p.cursors.ring_places == 32 ||        \
+               p.cursors.ring_places == 64),                                                                           \
+              "ratify::acceptance: cursors.ring_places must be 16, 32 or 64, as in recurrence")                        \
+  INVALID(round_rows,                                                                                                  \
+          (p.cursors.ring_count == nullptr ||                                                                          \
+           (p.cursors.round_rows >= 1 && p.cursors.round_rows <= p.cursors.ring_places / 2)),                          \
+          "ratify::acceptance: cursors.round_rows must be 1 to ring_places / 2, so that a round finds room after a "   \
+          "flush")
+
+/// Judged if there are requests, for even one without rows is told that it emitted nothing.
+#define RATIFY_ACCEPTANCE_TENSOR_RULES(INVALID, UNSUPPORTED)                                                          \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", query_start)                                                           \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", temperature)                                                           \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", top_p)                                                                 \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", top_k)                                                                 \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", seed)                                                                  \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", position)                                                              \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", limit)                                                                 \
+  INVALID(end_tokens_given, (p.end_count == 0 || p.end_tokens != nullptr),                                            \
+          "ratify::acceptance: end_tokens must not be null if there are any")                                         \
+  INVALID(draft_given, (p.max_drafts == 0 || p.draft.data != nullptr),                                                \
+          "ratify::acceptance: draft must not be null if max_drafts is above 0")                                      \
+  INVALID(draft_strides, (acceptance_traits<Policy>::drafts_reach(p, p.draft)),                                       \
+          "ratify::acceptance: a stride of draft is smaller than what it steps over")                                 \
+  INVALID(draft_candidates_strides, (acceptance_traits<Policy>::drafts_reach(p, p.draft_candidates, p.candidates)),   \
+          "ratify::acceptance: a stride of draft_candidates is smaller than what it steps over")                      \
+  INVALID(draft_candidate_q_strides, (acceptance_traits<Policy>::drafts_reach(p, p.draft_candidate_q, p.candidates)), \
+          "ratify::acceptance: a stride of draft_candidate_q is smaller than what it steps over")                     \
+  INVALID(draft_probs_strides, (acceptance_traits<Policy>::drafts_reach(p, p.draft_probs, p.vocab)),                  \
+          "ratify::acceptance: a stride of draft_probs is smaller than what it steps over")                           \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", tokens)                                                                \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", emitted)                                                               \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", accepted)                                                              \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", finish)
+
+/// Judged if there are rows.
+#define RATIFY_ACCEPTANCE_ROW_TENSOR_RULES(INVALID, UNSUPPORTED)                                         \
+  INVALID(logits_given, (p.logits.data != nullptr), "ratify::acceptance: logits must not be null")       \
+  INVALID(logits_strides, (acceptance_traits<Policy>::logits_reach(p)),                                  \
+          "ratify::acceptance: a stride of logits, or shard_stride, is smaller than what it steps over") \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", row_status)
+
+#define RATIFY_ACCEPTANCE_SUMMARY_SHAPE_RULES(INVALID, UNSUPPORTED)                                                  \
+  INVALID(rows, (p.rows >= 0 && p.requests >= 0),                                                                    \
+          "ratify::acceptance_summary: rows and requests must not be negative")                                      \
+  INVALID(requests, (p.rows == 0 || p.requests > 0),                                                                 \
+          "ratify::acceptance_summary: requests must be at least 1 if there are rows")                               \
+  INVALID(vocab, (p.first_id >= 0 && p.vocab >= 1),                                                                  \
+          "ratify::acceptance_summary: first_id must not be negative and vocab must be at least 1 id")               \
+  UNSUPPORTED(most_ids, (int64_t{p.first_id} + p.vocab <= acceptance_most_words),                                    \
+              "ratify::acceptance_summary: first_id + vocab must be at most 4194304 ids")                            \
+  INVALID(max_drafts, (p.max_drafts >= 0), "ratify::acceptance_summary: max_drafts must not be negative")            \
+  UNSUPPORTED(most_drafts, (p.max_drafts <= 1 << 30), "ratify::acceptance_summary: max_drafts must be at most 2^30") \
+  INVALID(places, (p.places >= 1), "ratify::acceptance_summary: places must be at least 1 word")                     \
+  UNSUPPORTED(most_places, (p.places <= acceptance_most_places),                                                     \
+              "ratify::acceptance_summary: places must be at most 512 words")
+
+#define RATIFY_ACCEPTANCE_SUMMARY_TENSOR_RULES(INVALID, UNSUPPORTED)           \
+  RATIFY_REQUIRED_VIEW(INVALID, "acceptance_summary", logits, p.rows, p.vocab) \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance_summary", query_start)            \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance_summary", temperature)            \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance_summary", top_p)                  \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance_summary", top_k)                  \
+  RATIFY_REQUIRED_VIEW(INVALID, "acceptance_summary", words, p.rows, p.places)
 
 RATIFY_BEGIN_NAMESPACE
-
 namespace detail {
-/// Bits of a token id, and the largest vocabulary.
-inline constexpr int acceptance_id_bits = 22;
-inline constexpr int acceptance_most_words = 1 << acceptance_id_bits;
-/// Entries a list in shared memory holds, and a summary.
+
+/// Most words of one summary.
 inline constexpr int acceptance_most_places = 512;
-}  // namespace detail
-
-/// Where each request stands between rounds, as recurrence and convolution read it, kept on the device: a round keeps
-/// as many rows as tokens were emitted. Each array is [requests] and the caller's, written in place, and may be
-/// nullptr: not asked for. Requests without rows in the launch and retired ones keep theirs.
-///
-/// A request that emitted nothing (limit <= 0, or a bad first row) has kept nothing: `selector` and `kept` are 0,
-/// `fresh` stays, no row joins the ring. Convolution and replay then go on as though the round had not been; from
-/// snapshots it can only if initial_slot still holds what the round started from.
-struct acceptance_cursors {
-  int32_t const* slot = nullptr;   ///< -1: retired; nullptr: none is
-  int32_t* selector = nullptr;     ///< of recurrence over snapshots: becomes `emitted`
-  int32_t* kept = nullptr;         ///< of convolution: becomes `emitted`
-  int32_t* fresh = nullptr;        ///< becomes 0 where something was emitted
-  int32_t* ring_start = nullptr;   ///< of recurrence by replay: moves past what a flush folded in, modulo ring_places
-  int32_t* ring_count = nullptr;   ///< becomes 0 after a flush, then grows by `emitted`
-  int32_t const* flush = nullptr;  ///< what the round's recurrence was launched with; nullptr: all 0
-  int32_t* next_flush = nullptr;   ///< becomes 1 where the next round must flush, else 0; may be `flush` itself
-  int ring_places = 0;             ///< places of a ring: 16, 32 or 64
-  int round_rows = 0;  ///< most rows of a round; the next one flushes from ring_places - 2 * round_rows + 1 up
-};
-
-/// One launch of `acceptance`. Every pointer is the caller's and is read or written on the device.
-template <class Policy>
-struct acceptance_params {
-  using logit_format = typename Policy::logit_format;
-  rows_view<logit_format const> logits;  ///< [rows, vocab]; row t of a request is p for its draft t, the last
-                                         ///< for the token after all drafts
-  int32_t const* query_start = nullptr;  ///< [requests + 1]: first row of each request; n + 1 rows for n drafts
-  rows_view<int32_t const> draft;        ///< [requests, max_drafts]; places past n are not read
-  float const* temperature = nullptr;    ///< [requests], below 1e-5 greedy
-  float const* top_p = nullptr;          ///< [requests], 0 to 1; 1 is off
-  int32_t const* top_k = nullptr;        ///< [requests]; 0, -1 or >= vocab is off
-  int64_t const* seed = nullptr;         ///< [requests]
-  int64_t const* position = nullptr;     ///< [requests]: position of the token that row 0 gives, in the sequence
-  int32_t const* end_tokens = nullptr;   ///< [end_count], may be nullptr if there are none
-  int end_count = 0;
-  int32_t const* limit = nullptr;  ///< [requests]: most tokens to emit
-  /// What drafts were drawn from, for rule rejection: weights of `candidates` tokens each, or of the whole
-  /// vocabulary. Both nullptr: drafts were chosen. A candidate that is no token counts nothing, one that is
-  /// there twice counts both.
-  heads_view<int32_t const> draft_candidates;  ///< [requests, max_drafts, candidates]
-  heads_view<float const> draft_candidate_q;   ///< [requests, max_drafts, candidates], of any sum
-  heads_view<float const> draft_probs;         ///< [requests, max_drafts, vocab], of any sum
-  int32_t* tokens = nullptr;                   ///< [requests, max_drafts + 1], -1 after the emitted run
-  int32_t* emitted = nullptr;                  ///< [requests]
-  int32_t* accepted = nullptr;                 ///< [requests]: emitted tokens that were drafts
-  int32_t* finish = nullptr;                   ///< [requests]: an `acceptance_finish`
-  int32_t* row_status =
-      nullptr;  ///< [rows]: 0; 1 for a bad row; 2, which counts as one, where the summary lacks top_k entries
-  acceptance_cursors cursors;  ///< what the next round's operations read
-  int rows = 0;
-  int requests = 0;
-  int vocab = 0;             ///< of all shards
-  int shards = 1;            ///< shard s holds ids s * shard_vocab up of every row; the last one may hold fewer
-  int shard_vocab = 0;       ///< not read where shards is 1; of acceptance_word: the words of a summary
-  int64_t shard_stride = 0;  ///< elements from a row in a shard to the row in the next one
-  int max_drafts = 0;
-  int candidates = 0;
-};
-
-/// One launch of `acceptance_summary`: a shard of the logits, and what `acceptance` is told of the requests.
-template <class Policy>
-struct acceptance_summary_params {
-  using logit_format = typename Policy::logit_format;
-  rows_view<logit_format const> logits;  ///< [rows, vocab] of the shard
-  int32_t const* query_start = nullptr;  ///< [requests + 1]
-  float const* temperature = nullptr;    ///< [requests]
-  float const* top_p = nullptr;          ///< [requests]
-  int32_t const* top_k = nullptr;        ///< [requests]
-  rows_view<acceptance_word> words;      ///< [rows, places]
-  int rows = 0;
-  int requests = 0;
-  int max_drafts = 0;
-  int first_id = 0;  ///< of the shard
-  int vocab = 0;     ///< ids of the shard
-  int places = 0;    ///< 1 to 512: the largest top_k that can be asked for
-};
-
-namespace detail {
 
 template <class Policy>
-RATIFY_HD constexpr bool shards_hold(acceptance_params<Policy> const& p) {
-  if constexpr (RATIFY_STD::is_same_v<typename Policy::logit_format, acceptance_word>)
-    return p.shard_vocab >= 1 && p.shard_vocab <= acceptance_most_places;
-  else
-    return p.shards == 1 || (p.shard_vocab >= 1 && (p.shards - int64_t{1}) * p.shard_vocab < p.vocab &&
-                             int64_t{p.shards} * p.shard_vocab >= p.vocab);
-}
+struct acceptance_traits {
+  static constexpr bool is_summarised = RATIFY_STD::is_same_v<typename Policy::logit_format, acceptance_word>;
+  static constexpr bool is_rejection = Policy::rule == acceptance_rule::rejection;
 
-/// A long row is read by several blocks, a piece of a shard each: ids of a piece, and words of its summary, which is
-/// what decides where top_k is at most so many. Pieces of other sizes were not measured.
-inline constexpr int acceptance_piece_ids = 8192;
-inline constexpr int acceptance_piece_places = 64;
-
-/// Ids of a shard of the logits: of all but the last one.
-template <class Policy>
-RATIFY_HD constexpr int ids_of_shard(acceptance_params<Policy> const& p) {
-  return p.shards > 1 ? p.shard_vocab : p.vocab;
-}
-
-/// Pieces of a shard of the logits; a row that is not long, or is summarised already, has one.
-template <class Policy>
-RATIFY_HD constexpr int pieces_of_shard(acceptance_params<Policy> const& p) {
-  if constexpr (RATIFY_STD::is_same_v<typename Policy::logit_format, acceptance_word>) return 1;
-  return ceil_div(ids_of_shard(p), acceptance_piece_ids);
-}
-template <class Policy>
-RATIFY_HD constexpr int64_t pieces_of_row(acceptance_params<Policy> const& p) {
-  return int64_t{p.shards} * pieces_of_shard(p);
-}
-
-/// What the kernels get.
-template <class Policy>
-struct acceptance_kernel_params {
-  acceptance_params<Policy> p;
-  rows_view<acceptance_word> pieces;  ///< [rows, pieces_of_row, acceptance_piece_places] of scratch; null
-                                      ///< where a shard is one piece
-  int32_t* row_token;  ///< [rows] of scratch: what each row gives, which is its draft if accepted; -1 for a bad row
-};
-
-template <class Policy>
-struct acceptance_support {
-  static constexpr bool value = true RATIFY_ACCEPTANCE_RULES(RATIFY_RULE_TEST);
-  RATIFY_HD static constexpr char const* reason(acceptance_params<Policy> const& p) {
-    RATIFY_ACCEPTANCE_LAUNCH_RULES(RATIFY_RULE_REASON)
-    return nullptr;
+  RATIFY_HD static constexpr bool shards_hold(acceptance_params<Policy> const& p) {
+    return is_summarised || p.shards == 1 ||
+           (p.shard_vocab >= 1 && (p.shards - int64_t{1}) * p.shard_vocab < p.vocab &&
+            int64_t{p.shards} * p.shard_vocab >= p.vocab);
+  }
+  /// Entries of a row in one shard: in every one but the last.
+  RATIFY_HD static constexpr int entries_of_shard(acceptance_params<Policy> const& p) {
+    return is_summarised || p.shards > 1 ? p.shard_vocab : p.vocab;
+  }
+  RATIFY_HD static constexpr bool logits_reach(acceptance_params<Policy> const& p) {
+    strided_extent const dimensions[] = {{p.logits.stride, p.rows}, {p.shard_stride, p.shards}};
+    return strides_reach(entries_of_shard(p), dimensions);
+  }
+  /// Whether the strides of a tensor [requests, max_drafts, ...] reach, if it is given and not empty.
+  template <class View, class... Extents>
+  RATIFY_HD static constexpr bool drafts_reach(acceptance_params<Policy> const& p, View const& view,
+                                               Extents... extents) {
+    return p.max_drafts == 0 || view.data == nullptr || strides_reach(view, p.requests, p.max_drafts, extents...);
+  }
+  /// Whether one warp reads a row; otherwise blocks share it.
+  RATIFY_HD static constexpr bool is_short(acceptance_params<Policy> const& p) {
+    return (is_summarised ? int64_t{p.shards} * p.shard_vocab : p.vocab) <= acceptance_tuning::short_row_entries;
+  }
+  RATIFY_HD static constexpr int pieces_of_shard(acceptance_params<Policy> const& p) {
+    return ceil_div(entries_of_shard(p), acceptance_tuning::piece_ids);
+  }
+  RATIFY_HD static constexpr int64_t pieces_of_row(acceptance_params<Policy> const& p) {
+    return int64_t{p.shards} * pieces_of_shard(p);
   }
 };
 
 template <class Policy>
-struct acceptance_summary_support {
-  static constexpr bool value = true RATIFY_ACCEPTANCE_SUMMARY_RULES(RATIFY_RULE_TEST);
-  RATIFY_HD static constexpr char const* reason(acceptance_summary_params<Policy> const& p) {
-    RATIFY_ACCEPTANCE_SUMMARY_LAUNCH_RULES(RATIFY_RULE_REASON)
-    return nullptr;
-  }
-};
+RATIFY_HD status launch_rules(acceptance_params<Policy> const& p) {
+  RATIFY_ACCEPTANCE_SHAPE_RULES(RATIFY_RETURN_INVALID, RATIFY_RETURN_UNSUPPORTED)
+  if (p.requests == 0) return {};
+  RATIFY_ACCEPTANCE_TENSOR_RULES(RATIFY_RETURN_INVALID, RATIFY_RETURN_UNSUPPORTED)
+  if (p.rows == 0) return {};
+  RATIFY_ACCEPTANCE_ROW_TENSOR_RULES(RATIFY_RETURN_INVALID, RATIFY_RETURN_UNSUPPORTED)
+  return {};
+}
+
+template <class Policy>
+RATIFY_HD status launch_rules(acceptance_summary_params<Policy> const& p) {
+  RATIFY_ACCEPTANCE_SUMMARY_SHAPE_RULES(RATIFY_RETURN_INVALID, RATIFY_RETURN_UNSUPPORTED)
+  if (p.rows == 0) return {};
+  RATIFY_ACCEPTANCE_SUMMARY_TENSOR_RULES(RATIFY_RETURN_INVALID, RATIFY_RETURN_UNSUPPORTED)
+  return {};
+}
 
 }  // namespace detail
-
 RATIFY_END_NAMESPACE

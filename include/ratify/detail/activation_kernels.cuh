@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One thread an element.
+/// Kernels of the elementwise operations: one thread per element.
 #pragma once
 
 #include <ratify/detail/activation_traits.cuh>
@@ -50,4 +50,9 @@ struct sigmoid_gate_kernel : elementwise_kernel<sigmoid_gate_kernel<Policy>, sig
 };
 
 }  // namespace detail
+
+using detail::gating_kernel;
+using detail::sigmoid_gate_kernel;
+using detail::silu_and_mul_kernel;
+
 RATIFY_END_NAMESPACE

@@ -1,68 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Parameters and support rules of the causal depthwise convolution.
+/// Launch rules of the causal depthwise convolution.
 #pragma once
 
-#include <ratify/convolution_policy.hpp>
-#include <ratify/detail/meta.hpp>
+#include <ratify/convolution_params.hpp>
+#include <ratify/detail/convolution_tuning.hpp>
+#include <ratify/detail/extents.hpp>
 #include <ratify/status.hpp>
-#include <ratify/views.hpp>
 
-#define RATIFY_CONVOLUTION_RULES(RULE)                                                         \
-  RULE(policy, (RATIFY_STD::is_base_of_v<convolution_policy, Policy>),                         \
-       "ratify::convolution: the policy must derive from ratify::convolution_policy")          \
-  RULE(input_format, (detail::is_one_of_v<typename Policy::input_format, f16, bf16>),          \
-       "ratify::convolution: input_format must be f16 or bf16")                                \
-  RULE(weight_format, (detail::is_one_of_v<typename Policy::weight_format, float, f16, bf16>), \
-       "ratify::convolution: weight_format must be float, f16 or bf16")                        \
-  RULE(output_format, (detail::is_one_of_v<typename Policy::output_format, float, f16, bf16>), \
-       "ratify::convolution: output_format must be float, f16 or bf16")                        \
-  RULE(width, (Policy::width >= 2 && Policy::width <= 4), "ratify::convolution: width must be 2, 3 or 4 taps")
+#define RATIFY_CONVOLUTION_SHAPE_RULES(INVALID, UNSUPPORTED)                                                     \
+  INVALID(rows, (p.rows >= 0 && p.requests >= 0), "ratify::convolution: rows and requests must not be negative") \
+  INVALID(requests, (p.rows == 0 || p.requests > 0),                                                             \
+          "ratify::convolution: requests must be at least 1 if there are rows")                                  \
+  UNSUPPORTED(most_requests, (p.requests <= 65535), "ratify::convolution: requests must be at most 65535")       \
+  INVALID(channels, (p.channels > 0), "ratify::convolution: channels must be at least 1")                        \
+  INVALID(max_rows, (p.max_rows > 0),                                                                            \
+          "ratify::convolution: max_rows, the most rows of one request, must be at least 1")                     \
+  UNSUPPORTED(most_rows, (p.max_rows <= 1 << 30), "ratify::convolution: max_rows must be at most 2^30")          \
+  INVALID(pool_slots, (p.pool_slots >= 0), "ratify::convolution: pool_slots must not be negative")               \
+  INVALID(slots_given, (p.rows == 0 || p.pool_slots > 0),                                                        \
+          "ratify::convolution: pool_slots, the slots that the pool holds, must be at least 1 if there are rows")
 
-#define RATIFY_CONVOLUTION_LAUNCH_RULES(RULE)                                                  \
-  RULE(rows, (p.rows >= 0), "ratify::convolution: rows must not be negative")                  \
-  RULE(requests, (p.requests >= (p.rows > 0 ? 1 : 0) && p.requests <= 65535),                  \
-       "ratify::convolution: requests must be 1 to 65535 (0 where there are no rows)")         \
-  RULE(channels, (p.channels >= 1), "ratify::convolution: channels must be at least 1")        \
-  RULE(max_rows, (p.max_rows >= 1 && p.max_rows <= 1 << 30),                                   \
-       "ratify::convolution: max_rows must be 1 to 2^30 rows a request")                       \
-  RULE(slot_stride, (p.slot_stride >= (int64_t{Policy::width} - 1 + p.max_rows) * p.channels), \
-       "ratify::convolution: slot_stride must be at least (width - 1 + max_rows) * channels elements")
+#define RATIFY_CONVOLUTION_TENSOR_RULES(INVALID, UNSUPPORTED)                                             \
+  RATIFY_REQUIRED_VIEW(INVALID, "convolution", x, p.rows, p.channels)                                     \
+  RATIFY_REQUIRED_ARRAY(INVALID, "convolution", weight)                                                   \
+  RATIFY_REQUIRED_ARRAY(INVALID, "convolution", window_pool)                                              \
+  INVALID(slot_stride, (p.pool_slots == 1 || p.slot_stride >= window_elements(p)),                        \
+          "ratify::convolution: slot_stride must be at least (width - 1 + max_rows) * channels elements") \
+  RATIFY_REQUIRED_ARRAY(INVALID, "convolution", slot)                                                     \
+  RATIFY_REQUIRED_ARRAY(INVALID, "convolution", kept)                                                     \
+  RATIFY_REQUIRED_ARRAY(INVALID, "convolution", query_start)                                              \
+  RATIFY_REQUIRED_VIEW(INVALID, "convolution", out, p.rows, p.channels)
 
 RATIFY_BEGIN_NAMESPACE
-
-/// One launch of `convolution`. Every pointer is the caller's; strides are in elements. W = width, T = max_rows.
-template <class Policy>
-struct convolution_params {
-  using input_format = typename Policy::input_format;
-  using weight_format = typename Policy::weight_format;
-  rows_view<input_format const> x;                ///< [rows, channels]
-  weight_format const* weight = nullptr;          ///< [channels, W] dense, the last tap is the current row's
-  weight_format const* bias = nullptr;            ///< [channels] or nullptr
-  input_format* window_pool = nullptr;            ///< [slots, W - 1 + T, channels], dense inside a slot
-  int64_t slot_stride = 0;                        ///< elements from slot to slot
-  int32_t const* slot = nullptr;                  ///< [requests], -1: retired
-  int32_t const* kept = nullptr;                  ///< [requests], 0..T rows of the previous round that were kept
-  int32_t const* fresh = nullptr;                 ///< [requests] or nullptr, 1: the window is zeros, kept is 0
-  int32_t const* query_start = nullptr;           ///< [requests + 1]
-  rows_view<typename Policy::output_format> out;  ///< [rows, channels]
-  int rows = 0;
-  int requests = 0;
-  int channels = 0;
-  int max_rows = 0;                  ///< T, most rows of one request
-  int64_t slots = int64_t{1} << 31;  ///< slots in the pool; an index at or past it is refused on the device
-};
-
 namespace detail {
 
+/// Elements of one slot of the window pool.
 template <class Policy>
-struct convolution_support {
-  static constexpr bool value = true RATIFY_CONVOLUTION_RULES(RATIFY_RULE_TEST);
-  RATIFY_HD static constexpr char const* reason(convolution_params<Policy> const& p) {
-    RATIFY_CONVOLUTION_LAUNCH_RULES(RATIFY_RULE_REASON)
-    return nullptr;
-  }
-};
+RATIFY_HD constexpr int64_t window_elements(convolution_params<Policy> const& p) {
+  return (int64_t{Policy::width} - 1 + p.max_rows) * p.channels;
+}
+
+template <class Policy>
+RATIFY_HD status launch_rules(convolution_params<Policy> const& p) {
+  RATIFY_CONVOLUTION_SHAPE_RULES(RATIFY_RETURN_INVALID, RATIFY_RETURN_UNSUPPORTED)
+  if (p.rows == 0) return {};
+  RATIFY_CONVOLUTION_TENSOR_RULES(RATIFY_RETURN_INVALID, RATIFY_RETURN_UNSUPPORTED)
+  return {};
+}
 
 }  // namespace detail
-
 RATIFY_END_NAMESPACE

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// From 8-bit codes to FP32 and FP16: one, two or four codes of a word at a time. Every revision gives the same bits
-/// for all 256 codes; every NaN code gives FP32 0x7fffffff, FP16 0x7fff.
+/// From 8-bit codes to FP32 and FP16, one, two or four codes of a word at a time. Every revision of the decoder gives
+/// the same bits for all 256 codes; every NaN code gives 0x7fffffff in FP32 and 0x7fff in FP16.
 #pragma once
 
 #include <ratify/numeric.hpp>
@@ -14,8 +14,8 @@ RATIFY_HD inline uint32_t e4m3_fields(uint32_t code) {
   uint32_t const m = code & 0x7fu;
   // A subnormal m * 2^-9: its leading bit becomes the exponent, the bits below it the fraction.
   uint32_t const top = m >= 4u ? 2u : (m >= 2u ? 1u : 0u);
-  uint32_t const small = ((Bias - 9u + top) << Mantissa) + ((m - (1u << top)) << (Mantissa - top));
-  return m >= 8u ? (m << (Mantissa - 3)) + ((Bias - 7u) << Mantissa) : (m == 0u ? 0u : small);
+  uint32_t const subnormal = ((Bias - 9u + top) << Mantissa) + ((m - (1u << top)) << (Mantissa - top));
+  return m >= 8u ? (m << (Mantissa - 3)) + ((Bias - 7u) << Mantissa) : (m == 0u ? 0u : subnormal);
 }
 
 /// Two E4M3 codes in the high bytes of the halves of `high` (low bytes: anything) to two FP16 of 2^-8 their value: the
@@ -26,7 +26,7 @@ RATIFY_HD inline uint32_t e4m3_shift_x2(uint32_t high) {
   return m | ((m + 0x00800080u) & 0x40004000u) | (high & 0x80008000u);
 }
 
-/// Format by format: FP32 of one code, FP16 of one code, and of two and four at once where that is cheaper.
+/// The decoder of one format: FP32 of one code and of four, FP16 of one code and of two.
 template <decoder_revision Revision, class Format>
 struct code_decoder {
   RATIFY_HD static float to_f32(uint8_t code) { return to_float(Format{code}); }
@@ -131,14 +131,14 @@ RATIFY_HD inline void decode_x4(uint32_t codes, float (&out)[4]) {
   code_decoder<Revision, Format>::to_f32_x4(codes, out);
 }
 
-/// What `decode_x4_scaled` leaves out of a value: a power of two.
+/// The power of two by which `decode_x4_scaled` divides every value.
 template <decoder_revision Revision, class Format>
 inline constexpr int decode_scale = 1;
 template <>
 inline constexpr int decode_scale<decoder_revision::fp16_shift, e4m3> = 256;
 
-/// FP32 of four codes, low byte first, divided by `decode_scale`, for who multiplies that into the other factor. A NaN
-/// code gives some NaN.
+/// FP32 of four codes, low byte first, divided by `decode_scale`: for callers that multiply it into the other factor. A
+/// NaN code gives a NaN, with no promise which.
 template <decoder_revision Revision, class Format>
 RATIFY_HD inline void decode_x4_scaled(uint32_t codes, float (&out)[4]) {
   if constexpr (Revision == decoder_revision::fp16_shift && RATIFY_STD::is_same_v<Format, e4m3>) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One thread four codes.
+/// The kernel of decode: one thread per four codes.
 #pragma once
 
 #include <ratify/detail/decoder_traits.cuh>
@@ -20,7 +20,7 @@ struct decode_kernel : elementwise_kernel<decode_kernel<Policy>, decode_params<P
     int const n = static_cast<int>(min_of(p.count - first, int64_t{4}));
     uint32_t word = 0;
     for (int j = 0; j < n; ++j) word |= static_cast<uint32_t>(p.codes[first + j]) << (8 * j);
-    typename Policy::to out[4];
+    typename Policy::output_format out[4];
     device::decode_x4<Policy>(word, out);
     RATIFY_UNROLL
     for (int j = 0; j < 4; ++j)
@@ -29,4 +29,7 @@ struct decode_kernel : elementwise_kernel<decode_kernel<Policy>, decode_params<P
 };
 
 }  // namespace detail
+
+using detail::decode_kernel;
+
 RATIFY_END_NAMESPACE

@@ -1,117 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Parameters and support rules of the drafter's operations.
+/// Launch rules and derived sizes of the drafter's operations.
 #pragma once
 
-#include <ratify/drafting_policy.hpp>
+#include <ratify/detail/drafting_tuning.hpp>
+#include <ratify/detail/extents.hpp>
+#include <ratify/drafting_params.hpp>
 #include <ratify/status.hpp>
-#include <ratify/views.hpp>
 
-#define RATIFY_DRAFT_WALK_RULES(RULE)                                                                   \
-  RULE(policy, (RATIFY_STD::is_base_of_v<draft_walk_policy, Policy>),                                   \
-       "ratify::draft_walk: the policy must derive from ratify::draft_walk_policy")                     \
-  RULE(pair_format, (detail::is_one_of_v<typename Policy::pair_format, float, bf16>),                   \
-       "ratify::draft_walk: pair_format must be float or bf16")                                         \
-  RULE(mode_type, (RATIFY_STD::is_same_v<RATIFY_STD::remove_cv_t<decltype(Policy::mode)>, draft_mode>), \
-       "ratify::draft_walk: mode must be a ratify::draft_mode")                                         \
-  RULE(mode,                                                                                            \
-       (static_cast<draft_mode>(Policy::mode) == draft_mode::argmax ||                                  \
-        static_cast<draft_mode>(Policy::mode) == draft_mode::sample),                                   \
-       "ratify::draft_walk: mode must be draft_mode::argmax or draft_mode::sample")
-#define RATIFY_DRAFT_WALK_LAUNCH_RULES(RULE)                                                           \
-  RULE(requests, (p.requests >= 0), "ratify::draft_walk: requests must not be negative")               \
-  RULE(slots, (p.slots >= 0), "ratify::draft_walk: slots must not be negative")                        \
-  RULE(candidate_count, (p.candidate_count >= 1 && p.candidate_count <= detail::walk_most_candidates), \
-       "ratify::draft_walk: candidate_count must be 1 to 64 candidates a slot")                        \
-  RULE(rank, (p.rank >= 1), "ratify::draft_walk: rank must be at least 1")                             \
-  RULE(vocab, (p.vocab >= 1 && p.vocab <= detail::walk_most_words),                                    \
-       "ratify::draft_walk: vocab must be 1 to 4194304, as in acceptance")
+#define RATIFY_DRAFT_WALK_SHAPE_RULES(INVALID, UNSUPPORTED)                                          \
+  INVALID(requests, (p.requests >= 0), "ratify::draft_walk: requests must not be negative")          \
+  INVALID(draft_slots, (p.draft_slots >= 0), "ratify::draft_walk: draft_slots must not be negative") \
+  INVALID(candidate_count, (p.candidate_count >= 1),                                                 \
+          "ratify::draft_walk: candidate_count must be at least 1 candidate per slot")               \
+  UNSUPPORTED(most_candidates, (p.candidate_count <= detail::draft_walk_most_candidates),            \
+              "ratify::draft_walk: candidate_count must be at most 64 candidates per slot")          \
+  INVALID(rank, (p.rank >= 1), "ratify::draft_walk: rank must be at least 1 element")                \
+  INVALID(vocab, (p.vocab >= 1), "ratify::draft_walk: vocab must be at least 1 token")               \
+  UNSUPPORTED(most_words, (p.vocab <= detail::draft_walk_most_words),                                \
+              "ratify::draft_walk: vocab must be at most 4194304 tokens, as in acceptance")
 
-#define RATIFY_DRAFT_CONVOLUTION_RULES(RULE)                                                      \
-  RULE(policy, (RATIFY_STD::is_base_of_v<draft_convolution_policy, Policy>),                      \
-       "ratify::draft_convolution: the policy must derive from ratify::draft_convolution_policy") \
-  RULE(input_format, (detail::is_one_of_v<typename Policy::input_format, float, f16, bf16>),      \
-       "ratify::draft_convolution: input_format must be float, f16 or bf16")                      \
-  RULE(base_format, (detail::is_one_of_v<typename Policy::base_format, float, f16, bf16>),        \
-       "ratify::draft_convolution: base_format must be float, f16 or bf16")                       \
-  RULE(delta_format, (detail::is_one_of_v<typename Policy::delta_format, float, f16, bf16>),      \
-       "ratify::draft_convolution: delta_format must be float, f16 or bf16")                      \
-  RULE(output_format, (detail::is_one_of_v<typename Policy::output_format, float, f16, bf16>),    \
-       "ratify::draft_convolution: output_format must be float, f16 or bf16")
-#define RATIFY_DRAFT_CONVOLUTION_LAUNCH_RULES(RULE)                                                          \
-  RULE(requests, (p.requests >= 0), "ratify::draft_convolution: requests must not be negative")              \
-  RULE(slots, (p.slots >= 0), "ratify::draft_convolution: slots must not be negative")                       \
-  RULE(channels, (p.channels >= 16 && p.channels % 16 == 0),                                                 \
-       "ratify::draft_convolution: channels must be a multiple of 16, at least 16: a delta is shared by 16") \
-  RULE(elements, (int64_t{p.requests} * p.slots <= detail::convolution_most_elements / p.channels),          \
-       "ratify::draft_convolution: requests * slots * channels must be at most 2^37, or a grid cannot hold them")
+#define RATIFY_DRAFT_WALK_TENSOR_RULES(INVALID, UNSUPPORTED)                                            \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", unary, p.requests, p.draft_slots, p.candidate_count)      \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", candidates, p.requests, p.draft_slots, p.candidate_count) \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", left, p.vocab, p.rank)                                    \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", right, p.vocab, p.rank)                                   \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", project, p.requests, p.draft_slots, p.rank)               \
+  RATIFY_REQUIRED_ARRAY(INVALID, "draft_walk", anchor)                                                  \
+  INVALID(temperature_given, (Policy::mode != draft_mode::sample || p.temperature != nullptr),          \
+          "ratify::draft_walk: temperature must not be null in mode sample")                            \
+  INVALID(seed_given, (Policy::mode != draft_mode::sample || p.seed != nullptr),                        \
+          "ratify::draft_walk: seed must not be null in mode sample")                                   \
+  INVALID(position_given, (Policy::mode != draft_mode::sample || p.position != nullptr),                \
+          "ratify::draft_walk: position must not be null in mode sample")                               \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", tokens, p.requests, p.draft_slots)                        \
+  RATIFY_OPTIONAL_VIEW(INVALID, "draft_walk", q, p.requests, p.draft_slots, p.candidate_count)
+
+#define RATIFY_DRAFT_CONVOLUTION_SHAPE_RULES(INVALID, UNSUPPORTED)                                                     \
+  INVALID(requests, (p.requests >= 0), "ratify::draft_convolution: requests must not be negative")                     \
+  INVALID(draft_slots, (p.draft_slots >= 0), "ratify::draft_convolution: draft_slots must not be negative")            \
+  INVALID(channels, (p.channels >= 1), "ratify::draft_convolution: channels must be at least 1")                       \
+  UNSUPPORTED(groups, (p.channels % detail::draft_convolution_group == 0),                                             \
+              "ratify::draft_convolution: channels must be a multiple of 16, because 16 of them share a delta")        \
+  UNSUPPORTED(elements, (int64_t{p.requests} * p.draft_slots <= detail::draft_convolution_most_elements / p.channels), \
+              "ratify::draft_convolution: requests * draft_slots * channels must be at most 2^37, what a grid holds")
+
+#define RATIFY_DRAFT_CONVOLUTION_TENSOR_RULES(INVALID, UNSUPPORTED)                               \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_convolution", x, p.requests, p.draft_slots, p.channels)    \
+  RATIFY_REQUIRED_ARRAY(INVALID, "draft_convolution", base)                                       \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_convolution", delta, p.requests, p.draft_slots,            \
+                       2 * (p.channels / detail::draft_convolution_group))                        \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_convolution", out, p.requests, p.draft_slots, p.channels)  \
+  INVALID(in_place, (static_cast<void const*>(p.out.data) != static_cast<void const*>(p.x.data)), \
+          "ratify::draft_convolution: out must not be x: each slot reads the input of the slot before it")
 
 RATIFY_BEGIN_NAMESPACE
-
 namespace detail {
-/// Candidates of a slot that a block's shared memory has room for.
-inline constexpr int walk_most_candidates = 64;
-inline constexpr int walk_most_words = 4194304;
-inline constexpr int64_t convolution_most_elements = int64_t{1} << 37;
+
+/// The largest vocabulary, that of acceptance: a score and a token id share 64 bits.
+inline constexpr int draft_walk_most_words = 4194304;
+/// What a grid of blocks of 128 threads, one per element, holds with room to spare.
+inline constexpr int64_t draft_convolution_most_elements = int64_t{1} << 37;
 /// Channels that share a delta.
-inline constexpr int draft_group = 16;
-}  // namespace detail
-
-/// One launch of `draft_walk`. Every pointer is the caller's and is read or written on the device.
-template <class Policy>
-struct draft_walk_params {
-  using pair_format = typename Policy::pair_format;
-  heads_view<float const> unary;         ///< [requests, slots, candidate_count]
-  heads_view<int32_t const> candidates;  ///< [requests, slots, candidate_count]; one that is no token counts nothing
-  rows_view<pair_format const> left;     ///< [vocab, rank], by the token before
-  rows_view<pair_format const> right;    ///< [vocab, rank], by the candidate
-  heads_view<float const> project;       ///< [requests, slots, rank]
-  int32_t const* anchor = nullptr;       ///< [requests]: the token before slot 0
-  float const* temperature = nullptr;    ///< [requests], below 1e-5 as argmax; read in mode sample alone
-  int64_t const* seed = nullptr;         ///< [requests]; read in mode sample alone
-  int64_t const* position = nullptr;     ///< [requests]: position of slot 0's token in the sequence; mode sample alone
-  rows_view<int32_t> tokens;             ///< [requests, slots]; may be acceptance's `draft`
-  heads_view<float> q;  ///< [requests, slots, candidate_count]; data nullptr: not asked for. May be acceptance's
-                        ///< `draft_candidate_q`
-  int requests = 0;
-  int slots = 0;
-  int candidate_count = 0;  ///< 1 to 64
-  int rank = 0;
-  int vocab = 0;
-};
-
-/// One launch of `draft_convolution`. Every pointer is the caller's.
-template <class Policy>
-struct draft_convolution_params {
-  heads_view<typename Policy::input_format const> x;   ///< [requests, slots, channels]
-  typename Policy::base_format const* base = nullptr;  ///< [2, channels] dense: of the slot itself, of the one before
-  heads_view<typename Policy::delta_format const> delta;  ///< [requests, slots, 2 * (channels / 16)]: base's taps, each
-                                                          ///< with an entry for 16 channels
-  heads_view<typename Policy::output_format> out;         ///< [requests, slots, channels]
-  int requests = 0;
-  int slots = 0;
-  int channels = 0;  ///< a multiple of 16
-};
-
-namespace detail {
+inline constexpr int draft_convolution_group = 16;
 
 template <class Policy>
-struct draft_walk_support {
-  static constexpr bool value = true RATIFY_DRAFT_WALK_RULES(RATIFY_RULE_TEST);
-  RATIFY_HD static constexpr char const* reason(draft_walk_params<Policy> const& p) {
-    RATIFY_DRAFT_WALK_LAUNCH_RULES(RATIFY_RULE_REASON)
-    return nullptr;
-  }
-};
+RATIFY_HD status launch_rules(draft_walk_params<Policy> const& p) {
+  RATIFY_DRAFT_WALK_SHAPE_RULES(RATIFY_RETURN_INVALID, RATIFY_RETURN_UNSUPPORTED)
+  if (p.requests == 0 || p.draft_slots == 0) return {};
+  RATIFY_DRAFT_WALK_TENSOR_RULES(RATIFY_RETURN_INVALID, RATIFY_RETURN_UNSUPPORTED)
+  return {};
+}
 
 template <class Policy>
-struct draft_convolution_support {
-  static constexpr bool value = true RATIFY_DRAFT_CONVOLUTION_RULES(RATIFY_RULE_TEST);
-  RATIFY_HD static constexpr char const* reason(draft_convolution_params<Policy> const& p) {
-    RATIFY_DRAFT_CONVOLUTION_LAUNCH_RULES(RATIFY_RULE_REASON)
-    return nullptr;
-  }
-};
+RATIFY_HD status launch_rules(draft_convolution_params<Policy> const& p) {
+  RATIFY_DRAFT_CONVOLUTION_SHAPE_RULES(RATIFY_RETURN_INVALID, RATIFY_RETURN_UNSUPPORTED)
+  if (p.requests == 0 || p.draft_slots == 0) return {};
+  RATIFY_DRAFT_CONVOLUTION_TENSOR_RULES(RATIFY_RETURN_INVALID, RATIFY_RETURN_UNSUPPORTED)
+  return {};
+}
 
 }  // namespace detail
-
 RATIFY_END_NAMESPACE

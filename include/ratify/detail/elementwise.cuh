@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The head of every kernel that gives each element a thread.
+/// The base of kernels that have one thread per element.
 #pragma once
 
 #include <ratify/config.hpp>
@@ -7,13 +7,13 @@
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
 
-/// Base of such a kernel. `Kernel` gives
+/// Base of a kernel that has one thread per element. `Kernel` gives
 ///   static int64_t count(params const&)               elements, for the launch too
 ///   static void element(params const&, int64_t i)     what the thread of element i does
 template <class Kernel, class Params>
 struct elementwise_kernel {
   using params = Params;
-  static constexpr int block_threads = 128;
+  static constexpr int block_threads = 128;  ///< not measured against other sizes
   template <class Block>
   struct shared_storage {};
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One thread an element.
+/// The kernel of the embedding: one thread per element.
 #pragma once
 
 #include <ratify/detail/elementwise.cuh>
+#include <ratify/detail/embedding_traits.cuh>
 #include <ratify/device/embedding.cuh>
 
 RATIFY_BEGIN_NAMESPACE
@@ -21,4 +22,7 @@ struct embedding_kernel : elementwise_kernel<embedding_kernel<Policy>, embedding
 };
 
 }  // namespace detail
+
+using detail::embedding_kernel;
+
 RATIFY_END_NAMESPACE

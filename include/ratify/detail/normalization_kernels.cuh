@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One warp a row or head, four a block (a warp without work returns, for none waits for another); long rows have a
-/// block.
+/// Kernels of the normalizations. A warp has a row or head of its own, four in a block; a warp without work returns,
+/// for none waits for another. Long rows of rmsnorm have a block each.
 #pragma once
 
+#include <ratify/detail/normalization_traits.cuh>
+#include <ratify/detail/normalization_tuning.hpp>
 #include <ratify/device/normalization.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
 
-inline constexpr int normalization_warps = 4;
-
+/// One warp per row.
 template <class Policy>
 struct rmsnorm_kernel {
   using params = rmsnorm_params<Policy>;
@@ -26,115 +27,85 @@ struct rmsnorm_kernel {
     auto const* const x = p.x.row(row);
     float const* const residual = p.residual.data != nullptr ? p.residual.row(row) : nullptr;
     float* const sums = p.residual_out.data != nullptr ? p.residual_out.row(row) : nullptr;
-    auto const sum_at = [&](int i) {
+    auto const input = [&](int i) {
       float const v = to_float(x[i]);
       return residual != nullptr ? canonical(add_rn(residual[i], v)) : v;
     };
-    float const inverse = device::inverse_rms(device::warp_sum_of_squares(block, p.columns,
-                                                                          [&](int i) {
-                                                                            float const v = sum_at(i);
-                                                                            if (sums != nullptr) sums[i] = v;
-                                                                            return v;
-                                                                          }),
-                                              p.columns, p.eps);
-    for (int i = block.lane(); i < p.columns; i += 32) {
-      // What this lane has stored, for residual_out may lie on residual.
-      float const v = sums != nullptr ? sums[i] : sum_at(i);
+    // What this lane has stored, for residual_out may lie on residual.
+    auto const summed = [&](int i) { return sums != nullptr ? sums[i] : input(i); };
+    device::rms_factor const inverse = device::warp_rms(
+        block, p.columns, p.eps,
+        [&](int i) {
+          float const v = input(i);
+          if (sums != nullptr) sums[i] = v;
+          return v;
+        },
+        summed);
+    for (int i = block.lane(); i < p.columns; i += 32)
       p.out.row(row)[i] = convert<typename Policy::output_format>(
-          device::rms_scaled<Policy::unit_offset>(v, inverse, to_float(p.weight[i])));
-    }
+          device::rms_scaled<Policy::unit_offset>(summed(i), inverse, to_float(p.weight[i])));
   }
 };
 
-/// One block a row, for rows so long that one warp would wait for its loads many times: all warps bring the row to
-/// shared storage, the first one sums it in the order of `device::warp_sum_of_squares`.
+/// One block per row, for rows so long that one warp would wait for its loads many times.
 template <class Policy>
 struct rmsnorm_row_kernel {
   using params = rmsnorm_params<Policy>;
-  using input_format = typename Policy::input_format;
   static constexpr char const* name = "rmsnorm_row_kernel";
-  static constexpr int block_threads = 512;
-  static constexpr int ahead = 4;  ///< loads of a thread under way together
-  static constexpr int chunk = ahead * block_threads;
+  static constexpr int block_threads = rmsnorm_row_threads, loads = rmsnorm_row_loads;
   template <class Block>
   struct shared_storage {
-    float value[2][chunk];  ///< one is summed while the other is filled
-    float inverse;
+    device::row_stage<block_threads, loads> stage;
   };
 
   RATIFY_ANY_BLOCK
   template <class Block>
   RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
     int64_t const row = block.block_x();
+    int const thread = block.thread();
     float* const sums = p.residual_out.data != nullptr ? p.residual_out.row(row) : nullptr;
-    float sum = 0.0f;
-    int buffer = 0;
-    for (int first = 0; first < p.columns; first += chunk, buffer ^= 1) {
-      float v[ahead];
-      row_values(block, p, row, first, p.residual, v);
+    auto const input = [&](int first, float(&v)[loads]) {
+      device::chunk_values(block, first, p.columns, p.x.row(row), v);
+      if (p.residual.data == nullptr) return;
+      float before[loads];
+      device::chunk_values(block, first, p.columns, p.residual.row(row), before);
       RATIFY_UNROLL
-      for (int a = 0; a < ahead; ++a) {
-        int const i = first + a * block_threads + block.thread();
-        if (i >= p.columns) break;
-        if (sums != nullptr) sums[i] = v[a];
-        storage.value[buffer][i - first] = v[a];
-      }
-      block.barrier();
-      if (block.warp() == 0)
-        sum = device::lane_sum_of_squares(
-            block, min_of(chunk, p.columns - first), [&](int i) { return storage.value[buffer][i]; }, sum);
-    }
-    if (block.warp() == 0) {
-      float const inverse = device::inverse_rms(device::warp_sum(block, sum), p.columns, p.eps);
-      if (block.lane() == 0) storage.inverse = inverse;
-    }
-    block.barrier();
-    float const inverse = storage.inverse;
-    for (int first = 0; first < p.columns; first += chunk) {
-      float v[ahead], weight[ahead];
-      // What this thread has stored, for residual_out may lie on residual.
+      for (int a = 0; a < loads; ++a) v[a] = canonical(add_rn(before[a], v[a]));
+    };
+    // What this thread has stored, for residual_out may lie on residual.
+    auto const summed = [&](int first, float(&v)[loads]) {
       if (sums != nullptr)
-        row_values(block, first, p.columns, sums, v);
+        device::chunk_values(block, first, p.columns, sums, v);
       else
-        row_values(block, p, row, first, p.residual, v);
-      row_values(block, first, p.columns, p.weight, weight);
+        input(first, v);
+    };
+    float sum = device::block_sum_of_squares(block, storage.stage, p.columns, 1.0f, [&](int first, float(&v)[loads]) {
+      input(first, v);
       RATIFY_UNROLL
-      for (int a = 0; a < ahead; ++a) {
-        int const i = first + a * block_threads + block.thread();
-        if (i >= p.columns) break;
-        p.out.row(row)[i] =
-            convert<typename Policy::output_format>(device::rms_scaled<Policy::unit_offset>(v[a], inverse, weight[a]));
+      for (int a = 0; a < loads; ++a) {
+        int const i = first + a * block_threads + thread;
+        if (sums != nullptr && i < p.columns) sums[i] = v[a];
+      }
+    });
+    float const scale = device::square_scale(sum, p.columns, p.eps);
+    if (bits(scale) != bits(1.0f)) sum = device::block_sum_of_squares(block, storage.stage, p.columns, scale, summed);
+    device::rms_factor const inverse = device::inverse_rms(sum, p.columns, p.eps, scale);
+    for (int first = 0; first < p.columns; first += block_threads * loads) {
+      float v[loads], weight[loads];
+      summed(first, v);
+      device::chunk_values(block, first, p.columns, p.weight, weight);
+      RATIFY_UNROLL
+      for (int a = 0; a < loads; ++a) {
+        int const i = first + a * block_threads + thread;
+        if (i < p.columns)
+          p.out.row(row)[i] = convert<typename Policy::output_format>(
+              device::rms_scaled<Policy::unit_offset>(v[a], inverse, weight[a]));
       }
     }
-  }
- private:
-  /// The thread's elements of a chunk; those past the last column are 0. Loads first, then conversions, so that no load
-  /// waits for another.
-  RATIFY_ANY_BLOCK
-  template <class Block, class T>
-  RATIFY_HD static void row_values(Block const& block, int first, int columns, T const* from, float (&v)[ahead]) {
-    T raw[ahead];
-    RATIFY_UNROLL
-    for (int a = 0; a < ahead; ++a) {
-      int const i = first + a * block_threads + block.thread();
-      raw[a] = i < columns ? from[i] : T{};
-    }
-    RATIFY_UNROLL
-    for (int a = 0; a < ahead; ++a) v[a] = to_float(raw[a]);
-  }
-  RATIFY_ANY_BLOCK
-  template <class Block>
-  RATIFY_HD static void row_values(Block const& block, params const& p, int64_t row, int first,
-                                   rows_view<float const> const& residual, float (&v)[ahead]) {
-    if (residual.data == nullptr) return row_values(block, first, p.columns, p.x.row(row), v);
-    float before[ahead];
-    row_values(block, first, p.columns, p.x.row(row), v);
-    row_values(block, first, p.columns, residual.row(row), before);
-    RATIFY_UNROLL
-    for (int a = 0; a < ahead; ++a) v[a] = canonical(add_rn(before[a], v[a]));
   }
 };
 
+/// One warp per head of a row.
 template <class Policy>
 struct gated_rmsnorm_kernel {
   using params = gated_rmsnorm_params<Policy>;
@@ -151,14 +122,15 @@ struct gated_rmsnorm_kernel {
     auto const* const x = p.x.at(at / p.heads, at % p.heads);
     auto const* const z = p.z.at(at / p.heads, at % p.heads);
     auto* const out = p.out.at(at / p.heads, at % p.heads);
-    float const inverse = device::inverse_rms(
-        device::warp_sum_of_squares(block, p.head_dim, [&](int i) { return to_float(x[i]); }), p.head_dim, p.eps);
+    auto const value = [&](int i) { return to_float(x[i]); };
+    device::rms_factor const inverse = device::warp_rms(block, p.head_dim, p.eps, value, value);
     for (int i = block.lane(); i < p.head_dim; i += 32)
       out[i] = convert<typename Policy::output_format>(
-          device::gated_rms_scaled(to_float(x[i]), inverse, to_float(p.weight[i]), to_float(z[i])));
+          device::gated_rms_scaled(value(i), inverse, to_float(p.weight[i]), to_float(z[i])));
   }
 };
 
+/// One warp per head of a row.
 template <class Policy>
 struct qk_norm_rotary_kernel {
   using params = qk_norm_rotary_params<Policy>;
@@ -181,12 +153,13 @@ struct qk_norm_rotary_kernel {
       for (int i = block.lane(); i < p.head_dim; i += 32) out[i] = convert<output_format>(0.0f);
       return;
     }
-    float const inverse = device::inverse_rms(
-        device::warp_sum_of_squares(block, p.head_dim, [&](int i) { return to_float(x[i]); }), p.head_dim, p.eps);
+    auto const value = [&](int i) { return to_float(x[i]); };
+    device::rms_factor const inverse = device::warp_rms(block, p.head_dim, p.eps, value, value);
     auto const normed = [&](int i) {
-      return device::rms_scaled<Policy::unit_offset>(to_float(x[i]), inverse, to_float(p.weight[i]));
+      return device::rms_scaled<Policy::unit_offset>(value(i), inverse, to_float(p.weight[i]));
     };
-    block.warp_barrier();  // shuffles order no memory: with out = x, others have read what this lane is about to write
+    // Shuffles order no memory: where out is x, other lanes have read what this lane is about to write.
+    block.warp_barrier();
     int const half = p.rotary_dim / 2;
     float const* const cos = p.cos + int64_t{position} * half;
     float const* const sin = p.sin + int64_t{position} * half;
@@ -201,4 +174,10 @@ struct qk_norm_rotary_kernel {
 };
 
 }  // namespace detail
+
+using detail::gated_rmsnorm_kernel;
+using detail::qk_norm_rotary_kernel;
+using detail::rmsnorm_kernel;
+using detail::rmsnorm_row_kernel;
+
 RATIFY_END_NAMESPACE

@@ -3,7 +3,8 @@
 #pragma once
 
 #include <ratify/detail/cache_traits.cuh>
-#include <ratify/detail/requests.cuh>
+#include <ratify/device/pages.cuh>
+#include <ratify/device/rows.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 namespace device {
@@ -17,29 +18,29 @@ RATIFY_HD inline Format quantize(float x, float scale) {
 /// Where a new row goes.
 struct cache_place {
   int64_t page = -1;  ///< -1: nowhere
-  int token = 0;      ///< inside the page
+  int token = 0;      ///< of the page
+
+  RATIFY_HD bool exists() const { return page >= 0; }
 };
 
-/// The place of row `row`: of the n rows of its request, row i goes to position context_len - n + i. Nowhere if the row
-/// belongs to no request (of two that have it, to the first), stands before position 0, its page is negative, or its
-/// request's numbers contradict the capacities.
+/// The place of a row: row i of the n that a request owns goes to position context_len - n + i. Nowhere if the row is
+/// unowned, its position is before token 0, its page is outside the pool, or the request's context contradicts the
+/// capacities.
+///
+/// @param owner of the row: `judge_rows(...).owner_of(row)`
 template <class Policy>
-RATIFY_HD inline cache_place place_of_row(append_params<Policy> const& p, int row) {
-  detail::row_claims claims(p.rows);
-  for (int r = 0; r < p.requests; ++r) {
-    int const begin = p.query_start[r], end = p.query_start[r + 1];
-    if (!claims.take(begin, end) || row < begin || row >= end) continue;
-    int const context = p.context_len[r];
-    // Both at most 2^31 - 1 and not negative, or not looked at: the difference does not overflow.
-    if (context < 0 || context > int64_t{p.max_pages} * p.page_size) return {};
-    int const position = context - (end - row);
-    if (position < 0) return {};
-    return {p.block_table.row(r)[position / p.page_size], position % p.page_size};
-  }
-  return {};
+RATIFY_HD inline cache_place place_of_row(append_params<Policy> const& p, row_owner const& owner, int row) {
+  if (owner.request < 0) return {};
+  int const context = p.context_len[owner.request];
+  if (context < 0 || context > int64_t{p.max_pages} * p.page_size) return {};
+  int const position = context - (owner.rows.end - row);
+  if (position < 0) return {};
+  int32_t const page = p.block_table.row(owner.request)[position / p.page_size];
+  if (!page_pool(p.pool_pages).holds(page)) return {};
+  return {page, position % p.page_size};
 }
 
-/// Writes element `i` of the heads of one row, of K and of V: i is head * head_dim + d.
+/// Writes element `i` of the heads of one row, of K and of V, to a place that exists: i is head * head_dim + d.
 template <class Policy>
 RATIFY_HD void append_element(append_params<Policy> const& p, int row, cache_place place, int i) {
   using kv_format = typename Policy::kv_format;

@@ -6,8 +6,8 @@
 /// column: with 8, thread j is lane j; with 1, the thread holds all lanes. Element n of a thread's keys is key 8 * (n /
 /// lanes) + j + Threads * (n % lanes), where lanes = 8 / Threads.
 ///
-/// A row's update is made of the decay, the key and u = beta * (v - k . s). Who kept these takes a state over the row
-/// again without a sum, to the same bits.
+/// A row changes the state by its decay, its key and u = beta * (v - k . s). Where these three have been kept, a state
+/// is taken over the row again without any sum, to the same bits.
 #pragma once
 
 #include <ratify/detail/math.cuh>
@@ -26,7 +26,7 @@ RATIFY_HD constexpr int recurrence_key(int n, int j) {
   return 8 * (n / recurrence_lanes<Threads>)+j + Threads * (n % recurrence_lanes<Threads>);
 }
 
-/// Of a key, the thread that holds it, and which of its keys it is.
+/// Who holds a key: thread `j` of those that share the column, as element `n` of its keys.
 struct recurrence_place {
   int j;
   int n;
@@ -37,7 +37,8 @@ RATIFY_HD constexpr recurrence_place recurrence_place_of(int key) {
 }
 
 /// Sums over the lanes of `Columns` columns, pairs 4 apart first, then 2, then 1; every thread of a column gets the
-/// sum in `sum`. `partial[m]` is lane j + Threads * m. `LaneStride` threads lie between neighbouring lanes.
+/// sum in `sum`. `partial[m]` is lane j + Threads * m. `LaneStride` threads lie between neighbouring lanes. All threads
+/// of a warp call together.
 RATIFY_ANY_BLOCK
 template <int Threads, int LaneStride, int Columns, class Block>
 RATIFY_HD inline void recurrence_lane_sum(Block const& block, float (&partial)[recurrence_lanes<Threads>][Columns],
@@ -62,10 +63,11 @@ RATIFY_HD inline void recurrence_lane_sum(Block const& block, float (&partial)[r
   }
 }
 
-/// x / sqrt(sum x^2 + 1e-6) of a vector shared by `Threads` threads like a column's keys. All threads of the mask call.
+/// The sum of squares of a vector that `Threads` threads share like a column's keys. All threads of a warp call
+/// together.
 RATIFY_ANY_BLOCK
 template <int Threads, int LaneStride, int Keys, class Block>
-RATIFY_HD inline void recurrence_l2norm(Block const& block, float (&x)[Keys]) {
+RATIFY_HD inline float recurrence_square_sum(Block const& block, float const (&x)[Keys]) {
   constexpr int lanes = recurrence_lanes<Threads>;
   float partial[lanes][1] = {}, sum[1];
   RATIFY_UNROLL
@@ -74,7 +76,36 @@ RATIFY_HD inline void recurrence_l2norm(Block const& block, float (&x)[Keys]) {
     for (int m = 0; m < lanes; ++m) partial[m][0] = detail::fma_rn(x[i * lanes + m], x[i * lanes + m], partial[m][0]);
   }
   recurrence_lane_sum<Threads, LaneStride>(block, partial, sum);
-  float const factor = detail::rsqrt_ordered(detail::add_rn(sum[0], 1e-6f));
+  return sum[0];
+}
+
+/// x / sqrt(sum x^2 + 1e-6) of such a vector, unless the sum of squares overflows. All threads of a warp call together.
+/// @return whether it does: x is then to be loaded again for `recurrence_l2norm`. The threads that share a vector
+/// agree.
+RATIFY_ANY_BLOCK
+template <int Threads, int LaneStride, int Keys, class Block>
+RATIFY_HD inline bool recurrence_l2norm_or_overflow(Block const& block, float (&x)[Keys]) {
+  float const sum = recurrence_square_sum<Threads, LaneStride>(block, x);
+  float const factor = detail::rsqrt_ordered(detail::add_rn(sum, 1e-6f));
+  RATIFY_UNROLL
+  for (int n = 0; n < Keys; ++n) x[n] = detail::mul_rn(x[n], factor);
+  return !detail::is_finite(sum);
+}
+
+/// The same of a vector of any size: where the sum of squares overflows, all elements are first multiplied by 2^-70;
+/// beside their squares 1e-6 is nothing. All threads of a warp call together.
+RATIFY_ANY_BLOCK
+template <int Threads, int LaneStride, int Keys, class Block>
+RATIFY_HD inline void recurrence_l2norm(Block const& block, float (&x)[Keys]) {
+  float sum = detail::add_rn(recurrence_square_sum<Threads, LaneStride>(block, x), 1e-6f);
+  bool const overflows = !detail::is_finite(sum);
+  if (block.ballot(overflows) != 0) {
+    RATIFY_UNROLL
+    for (int n = 0; n < Keys; ++n) x[n] = detail::mul_rn(x[n], overflows ? 0x1p-70f : 1.0f);
+    float const scaled = recurrence_square_sum<Threads, LaneStride>(block, x);
+    if (overflows) sum = scaled;
+  }
+  float const factor = detail::rsqrt_ordered(sum);
   RATIFY_UNROLL
   for (int n = 0; n < Keys; ++n) x[n] = detail::mul_rn(x[n], factor);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How two elements differ, for kernels of your own.
+/// How elements differ, and adding up how the elements of a block differ, for kernels of your own.
 #pragma once
 
 #include <ratify/detail/shadow_traits.cuh>
@@ -28,8 +28,10 @@ RATIFY_HD inline float shadow_distance(Format a, Format b) {
   return magnitude(sub_rn(x, y));
 }
 RATIFY_HD inline float shadow_distance(int32_t a, int32_t b) {
-  int64_t const d = int64_t{a} - b, m = d < 0 ? -d : d;
-  return float_from_int(m > 0x7fffffff ? 0x7fffffff : static_cast<int32_t>(m));
+  uint32_t const d =
+      a < b ? static_cast<uint32_t>(b) - static_cast<uint32_t>(a) : static_cast<uint32_t>(a) - static_cast<uint32_t>(b);
+  // d has up to 32 bits: in two exact parts, so that it is rounded once.
+  return fma_rn(float_from_int(static_cast<int32_t>(d >> 8)), 256.0f, float_from_int(static_cast<int32_t>(d & 0xffu)));
 }
 
 }  // namespace detail
@@ -41,11 +43,50 @@ struct shadow_difference {
   uint32_t bits, error;
 };
 
+/// How two elements differ: not at all only if their bits are equal. Two NaNs have an error of 0, a NaN and a number
+/// one of +inf.
 template <class Format>
 RATIFY_HD inline shadow_difference difference(Format a, Format b) {
   uint32_t const x = detail::shadow_bits(a), y = detail::shadow_bits(b);
   if (x == y) return {0, 0};
   return {detail::shadow_count_bits(x ^ y), detail::bits(detail::shadow_distance(a, b))};
+}
+
+/// What the elements of one thread, or of one block, differ in.
+struct shadow_counts {
+  uint32_t elements, bits, error;
+
+  RATIFY_HD void add(shadow_difference const& d) {
+    elements += d.bits != 0 ? 1u : 0u;
+    bits += d.bits;
+    error = d.error > error ? d.error : error;
+  }
+};
+
+/// Adds the counts of all threads of a block to a record. Called by all threads of a block.
+/// @param own       counts of the thread
+/// @param compared  elements that the block has compared
+/// @param calls     what is added to the calls of the record: by one block of a launch, 0 by the others
+/// @param storage   in shared memory
+RATIFY_ANY_BLOCK
+template <class Block>
+RATIFY_HD inline void add_to_record(Block const& block, shadow_counts const& own, uint64_t compared, uint64_t calls,
+                                    shadow_counts& storage, shadow_record& record) {
+  if (block.thread() == 0) storage = {0, 0, 0};
+  block.barrier();
+  if (own.elements > 0) {
+    block.atomic_add(&storage.elements, own.elements);
+    block.atomic_add(&storage.bits, own.bits);
+    block.atomic_max(&storage.error, own.error);
+  }
+  block.barrier();
+  if (block.thread() != 0) return;
+  if (calls > 0) block.atomic_add(&record.calls, calls);
+  block.atomic_add(&record.elements, compared);
+  if (storage.elements == 0) return;
+  block.atomic_add(&record.differing_elements, static_cast<uint64_t>(storage.elements));
+  block.atomic_add(&record.differing_bits, static_cast<uint64_t>(storage.bits));
+  block.atomic_max(&record.largest_error, storage.error);
 }
 
 }  // namespace device

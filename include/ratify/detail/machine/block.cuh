@@ -6,6 +6,7 @@
 #pragma once
 
 #include <ratify/detail/machine/ptx.cuh>
+#include <ratify/detail/machine/synchronisation.cuh>
 
 #if defined(__CUDACC__)
 RATIFY_BEGIN_NAMESPACE
@@ -34,8 +35,8 @@ class cuda_block {
   __device__ float shuffle(float value, int lane, uint32_t mask = warp_mask) const {
     return from_bits(shuffle(bits(value), lane, mask));
   }
-  template <class T>
-  __device__ T shuffle_xor(T value, int lanes, uint32_t mask = warp_mask) const {
+  template <class Value>
+  __device__ Value shuffle_xor(Value value, int lanes, uint32_t mask = warp_mask) const {
     return shuffle(value, lane() ^ lanes, mask);
   }
   __device__ uint32_t ballot(bool predicate, uint32_t mask = warp_mask) const { return ballot_bits(mask, predicate); }

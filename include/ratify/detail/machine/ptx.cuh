@@ -38,7 +38,9 @@ RATIFY_HD inline float from_bits(uint32_t u) {
   return x;
 }
 
-// On the host the compiler may not look through this value.
+// On the host the compiler may not look through this value. Results are kept so that nothing is contracted or
+// reassociated across operations; operands where a flag would let the compiler fold a sum with 0 (-fno-signed-zeros) or
+// divide by multiplying with a reciprocal (-freciprocal-math).
 #if defined(__CUDA_ARCH__)
 #define RATIFY_KEEP(x)
 #elif defined(__x86_64__)
@@ -75,6 +77,8 @@ RATIFY_HD inline float add_rn(float a, float b) {
 #if defined(__CUDA_ARCH__)
   asm("add.rn.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
 #else
+  RATIFY_KEEP(a);
+  RATIFY_KEEP(b);
   d = a + b;
   RATIFY_KEEP(d);
 #endif
@@ -86,6 +90,8 @@ RATIFY_HD inline float sub_rn(float a, float b) {
 #if defined(__CUDA_ARCH__)
   asm("sub.rn.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
 #else
+  RATIFY_KEEP(a);
+  RATIFY_KEEP(b);
   d = a - b;
   RATIFY_KEEP(d);
 #endif
@@ -97,6 +103,7 @@ RATIFY_HD inline float div_rn(float a, float b) {
 #if defined(__CUDA_ARCH__)
   asm("div.rn.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
 #else
+  RATIFY_KEEP(b);
   d = a / b;
   RATIFY_KEEP(d);
 #endif
@@ -114,25 +121,40 @@ RATIFY_HD inline float sqrt_rn(float a) {
   return d;
 }
 
-/// a < b; false when either is NaN.
-RATIFY_HD inline bool less(float a, float b) {
-#if defined(__CUDA_ARCH__)
-  int r;
-  asm("{ .reg .pred p; setp.lt.f32 p, %1, %2; selp.s32 %0, 1, 0, p; }" : "=r"(r) : "f"(a), "f"(b));
-  return r != 0;
-#else
-  return a < b;
-#endif
-}
-
 RATIFY_HD inline bool is_nan(float x) { return (bits(x) & 0x7fffffffu) > 0x7f800000u; }
 RATIFY_HD inline bool is_finite(float x) { return (bits(x) & 0x7fffffffu) < 0x7f800000u; }
 
 /// x, with every NaN made the one NaN that PTX arithmetic gives (x86 gives 0xffc00000 and keeps payloads).
 RATIFY_HD inline float canonical(float x) { return is_nan(x) ? from_bits(canonical_nan_bits) : x; }
 
+/// x with -0 made +0, and every NaN the one NaN that PTX arithmetic gives: what x + 0 is on a card.
+RATIFY_HD inline float plus_zero(float x) {
+#if defined(__CUDA_ARCH__)
+  return add_rn(x, 0.0f);
+#else
+  return bits(x) == 0x80000000u ? 0.0f : canonical(x);
+#endif
+}
+
 RATIFY_HD inline float negate(float x) { return from_bits(bits(x) ^ 0x80000000u); }
 RATIFY_HD inline float magnitude(float x) { return from_bits(bits(x) & 0x7fffffffu); }
+
+/// An integer that orders numbers as they are ordered; both zeros are 0. What it is for a NaN means nothing.
+RATIFY_HD inline int32_t order_of(float x) {
+  auto const m = static_cast<int32_t>(bits(x) & 0x7fffffffu);
+  return bits(x) >> 31 != 0 ? -m : m;
+}
+
+/// a < b; false when either is NaN. On the host by integers, which no flag of the compiler turns around.
+RATIFY_HD inline bool less(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  int r;
+  asm("{ .reg .pred p; setp.lt.f32 p, %1, %2; selp.s32 %0, 1, 0, p; }" : "=r"(r) : "f"(a), "f"(b));
+  return r != 0;
+#else
+  return !is_nan(a) && !is_nan(b) && order_of(a) < order_of(b);
+#endif
+}
 
 /// The larger of two. +0 is above -0; a NaN loses to a number; two NaN give the canonical one.
 RATIFY_HD inline float max_rn(float a, float b) {
@@ -143,8 +165,8 @@ RATIFY_HD inline float max_rn(float a, float b) {
 #else
   if (is_nan(a)) return canonical(b);
   if (is_nan(b)) return a;
-  if (a == b) return from_bits(bits(a) & bits(b));
-  return a < b ? b : a;
+  if (order_of(a) == order_of(b)) return from_bits(bits(a) & bits(b));
+  return order_of(a) < order_of(b) ? b : a;
 #endif
 }
 
@@ -158,6 +180,17 @@ RATIFY_HD inline float float_from_int(int32_t x) {
 #endif
 }
 
+/// The integer nearest to a / 2^Exponent, ties to even, where `a` are the bits of an FP32 of 0 or more and the quotient
+/// is less than 2^23. By integers alone: the rounding mode of the caller and its treatment of subnormals have no part.
+template <int Exponent>
+RATIFY_HD inline uint32_t nearest_multiple(uint32_t a) {
+  static_assert(Exponent >= -100 && Exponent <= 100, "ratify: nearest_multiple: Exponent must be -100 to 100");
+  // a is significand * 2^(field - 150). Shifted out to the last bit, which gives 0, where the quotient is below 1/2.
+  uint32_t const shift = static_cast<uint32_t>(Exponent + 150) - (a >> 23), by = shift < 31u ? shift : 31u;
+  uint32_t const significand = (a & 0x007fffffu) | 0x00800000u;
+  return (significand + (1u << (by - 1)) - 1u + (significand >> by & 1u)) >> by;
+}
+
 /// FP32 to FP16, round to nearest even; overflow gives infinity, NaN gives 0x7fff.
 RATIFY_HD inline uint16_t f16_bits_rn(float x) {
 #if defined(__CUDA_ARCH__)
@@ -167,11 +200,8 @@ RATIFY_HD inline uint16_t f16_bits_rn(float x) {
 #else
   uint32_t const u = bits(x), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
   if (a > 0x7f800000u) return 0x7fff;
-  if (a >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65520 and above
-  if (a < 0x38800000u) {  // below 2^-14: adding 0.5 leaves the multiple of 2^-24 in the low bits
-    float const r = add_rn(from_bits(a), 0.5f);
-    return static_cast<uint16_t>(sign | (bits(r) - 0x3f000000u));
-  }
+  if (a >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);                  // 65520 and above
+  if (a < 0x38800000u) return static_cast<uint16_t>(sign | nearest_multiple<-24>(a));  // below 2^-14
   return static_cast<uint16_t>(sign | ((a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13));
 #endif
 }
@@ -221,9 +251,9 @@ RATIFY_HD inline float f32_from_f16_bits_times_256(uint16_t h) {
   // No branch, so that a loop over codes vectorises. A subnormal is read as if it had the implicit bit, which is then
   // taken off.
   uint32_t const sign = static_cast<uint32_t>(h & 0x8000u) << 16, m = h & 0x7fffu;
-  uint32_t const small = m < 0x0400u ? ~0u : 0u;
+  uint32_t const subnormal = m < 0x0400u ? ~0u : 0u;
   float const magnitude =
-      fma_rn(from_bits((m << 13) + 0x3c000000u + (small & 0x00800000u)), 1.0f, from_bits(small & 0xbc800000u));
+      fma_rn(from_bits((m << 13) + 0x3c000000u + (subnormal & 0x00800000u)), 1.0f, from_bits(subnormal & 0xbc800000u));
   return from_bits(m > 0x7c00u ? canonical_nan_bits : sign | bits(magnitude));
 #endif
 }
@@ -344,36 +374,37 @@ RATIFY_HD inline vector8 load_8_bytes(void const* p) {
 }
 
 /// Stores N = 1, 2 or a multiple of 4 floats at p, which lies on as many floats, 4 at most.
-template <int N>
-RATIFY_HD inline void store_floats(float* p, float const (&v)[N]) {
-  static_assert(N == 1 || N == 2 || N % 4 == 0, "ratify: store_floats stores 1, 2 or a multiple of 4 floats");
+template <int Count>
+RATIFY_HD inline void store_floats(float* p, float const (&v)[Count]) {
+  static_assert(Count == 1 || Count == 2 || Count % 4 == 0,
+                "ratify: store_floats stores 1, 2 or a multiple of 4 floats");
 #if defined(__CUDA_ARCH__)
-  if constexpr (N % 4 == 0) {
+  if constexpr (Count % 4 == 0) {
     RATIFY_UNROLL
-    for (int i = 0; i < N; i += 4) *reinterpret_cast<float4*>(p + i) = float4{v[i], v[i + 1], v[i + 2], v[i + 3]};
-  } else if constexpr (N == 2)
+    for (int i = 0; i < Count; i += 4) *reinterpret_cast<float4*>(p + i) = float4{v[i], v[i + 1], v[i + 2], v[i + 3]};
+  } else if constexpr (Count == 2)
     *reinterpret_cast<float2*>(p) = float2{v[0], v[1]};
   else
     *p = v[0];
 #else
-  for (int i = 0; i < N; ++i) p[i] = v[i];
+  for (int i = 0; i < Count; ++i) p[i] = v[i];
 #endif
 }
 
-/// N floats at p, which lie on 16 bytes if N is a multiple of 4. A card reads them as vectors into `registers`. A host
-/// compiler vectorises best from where they are, and if it cannot tell two uses of them apart (g++ 12 otherwise gathers
-/// them one by one).
-template <int N>
-RATIFY_HD inline float const* staged_floats(float const* p, float (&registers)[N]) {
+/// Count floats at p, which lie on 16 bytes if Count is a multiple of 4. A card reads them as vectors into `registers`.
+/// A host compiler vectorises best from where they are, and if it cannot tell two uses of them apart (g++ 12 otherwise
+/// gathers them one by one).
+template <int Count>
+RATIFY_HD inline float const* staged_floats(float const* p, float (&registers)[Count]) {
 #if defined(__CUDA_ARCH__)
-  constexpr int wide = N % 4 == 0 ? N : 0;
+  constexpr int wide = Count % 4 == 0 ? Count : 0;
   RATIFY_UNROLL
   for (int i = 0; i < wide; i += 4) {
     float4 const four = *reinterpret_cast<float4 const*>(p + i);
     registers[i] = four.x, registers[i + 1] = four.y, registers[i + 2] = four.z, registers[i + 3] = four.w;
   }
   RATIFY_UNROLL
-  for (int i = wide; i < N; ++i) registers[i] = p[i];
+  for (int i = wide; i < Count; ++i) registers[i] = p[i];
   return registers;
 #else
   (void)registers;
@@ -443,39 +474,6 @@ RATIFY_HD inline void scaled_e2m1_x16(vector8 const& codes, float scale, float (
   for (int i = 0; i < 16; ++i) w[i] = table[all >> (4 * i) & 15u];
 #endif
 }
-
-// What follows exists on a card alone; the host block has its own meaning for each (detail/machine/host_block.hpp).
-#if defined(__CUDACC__)
-__device__ inline uint32_t shuffle_bits(uint32_t mask, uint32_t value, int source_lane) {
-  uint32_t r = value;
-#if defined(__CUDA_ARCH__)
-  asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, %3;" : "=r"(r) : "r"(value), "r"(source_lane), "r"(mask));
-#endif
-  return r;
-}
-
-__device__ inline uint32_t ballot_bits(uint32_t mask, bool predicate) {
-  uint32_t r = predicate;
-#if defined(__CUDA_ARCH__)
-  asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; vote.sync.ballot.b32 %0, p, %2; }"
-               : "=r"(r)
-               : "r"(static_cast<uint32_t>(predicate)), "r"(mask));
-#endif
-  return r;
-}
-
-__device__ inline void warp_barrier_mask(uint32_t mask) {
-#if defined(__CUDA_ARCH__)
-  asm volatile("bar.warp.sync %0;" ::"r"(mask) : "memory");
-#endif
-}
-
-__device__ inline void block_barrier_all() {
-#if defined(__CUDA_ARCH__)
-  asm volatile("barrier.sync 0;" ::: "memory");
-#endif
-}
-#endif
 
 }  // namespace detail
 RATIFY_END_NAMESPACE

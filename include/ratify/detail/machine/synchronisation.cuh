@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How the threads of a block meet on a card. The host block has its own meaning for each of these
+/// (detail/machine/host_block.hpp).
+#pragma once
+
+#include <ratify/config.hpp>
+
+#if defined(__CUDACC__)
+RATIFY_BEGIN_NAMESPACE
+namespace detail {
+
+__device__ inline uint32_t shuffle_bits(uint32_t mask, uint32_t value, int source_lane) {
+  uint32_t r = value;
+#if defined(__CUDA_ARCH__)
+  asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, %3;" : "=r"(r) : "r"(value), "r"(source_lane), "r"(mask));
+#endif
+  return r;
+}
+
+__device__ inline uint32_t ballot_bits(uint32_t mask, bool predicate) {
+  uint32_t r = predicate;
+#if defined(__CUDA_ARCH__)
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; vote.sync.ballot.b32 %0, p, %2; }"
+               : "=r"(r)
+               : "r"(static_cast<uint32_t>(predicate)), "r"(mask));
+#endif
+  return r;
+}
+
+__device__ inline void warp_barrier_mask(uint32_t mask) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("bar.warp.sync %0;" ::"r"(mask) : "memory");
+#endif
+}
+
+__device__ inline void block_barrier_all() {
+#if defined(__CUDA_ARCH__)
+  asm volatile("barrier.sync 0;" ::: "memory");
+#endif
+}
+
+}  // namespace detail
+RATIFY_END_NAMESPACE
+#endif
