@@ -6,7 +6,7 @@
 
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
-#include <ratify/detail/machine/launch.cuh>
+#include <ratify/cuda.cuh>
 #endif
 
 #include <cstddef>
@@ -38,7 +38,7 @@ struct memory<ratify::host_executor> {
  private:
   static constexpr std::align_val_t alignment{256};
   static void copy(void* to, void const* from, size_t bytes) {
-    if (bytes > 0) std::memcpy(to, from, bytes);  // nothing may come from nowhere
+    if (bytes > 0) std::memcpy(to, from, bytes);  // the pointers of an empty copy may be null
   }
 };
 
@@ -73,6 +73,14 @@ struct memory {
 
 #endif
 
+/// `count` elements copied to the host.
+template <class Element, class Executor>
+std::vector<Element> read(Executor& on, Element const* first, size_t count) {
+  std::vector<Element> values(count);
+  memory<Executor>::to_host(on, values.data(), first, count * sizeof(Element));
+  return values;
+}
+
 /// Owned elements in an executor's memory.
 template <class T, class Executor>
 class buffer {
@@ -86,17 +94,34 @@ class buffer {
 
   T* data() const { return p_.get(); }
   size_t size() const { return n_; }
-  std::vector<T> read(Executor& on, size_t first, size_t n) const {
-    std::vector<T> values(n);
-    memory<Executor>::to_host(on, values.data(), p_.get() + first, n * sizeof(T));
-    return values;
-  }
+  std::vector<T> read(Executor& on, size_t first, size_t n) const { return example::read(on, p_.get() + first, n); }
  private:
   struct release {
     void operator()(T* p) const { memory<Executor>::release(p); }
   };
   std::unique_ptr<T, release> p_;
   size_t n_ = 0;
+};
+
+/// Owns any number of arrays in an executor's memory, each an allocation of its own.
+template <class Executor>
+class arrays {
+ public:
+  /// `count` elements, all zeros.
+  template <class Element>
+  Element* make(Executor& on, size_t count) {
+    owned_.emplace_back(on, count * sizeof(Element));
+    return reinterpret_cast<Element*>(owned_.back().data());
+  }
+  template <class Element>
+  Element* make(Executor& on, std::vector<Element> const& values) {
+    Element* const first = make<Element>(on, values.size());
+    memory<Executor>::to_device(on, first, values.data(), values.size() * sizeof(Element));
+    memory<Executor>::wait(on);  // the values may go
+    return first;
+  }
+ private:
+  std::vector<buffer<unsigned char, Executor>> owned_;
 };
 
 }  // namespace example

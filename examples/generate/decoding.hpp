@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The loop around the engine: take the prompt in, then round after round draft, verify, emit.
+/// The loop around the engine: take in the prompt, then draft, verify and emit, round after round.
 #pragma once
 
 #include <generate/drafter.hpp>
@@ -16,9 +16,9 @@ namespace generate {
 
 struct request {
   std::vector<int32_t> prompt;  ///< at least one token
-  int tokens = 0;               ///< most tokens to emit
-  int drafts = 0;               ///< most drafts a round, 0 to 15; 0 is plain decoding
-  sampling how;
+  int tokens = 0;               ///< the most tokens to emit
+  int drafts = 0;               ///< the most drafts per round, 0 to 15; 0 is plain decoding
+  sampling draws;
 };
 
 enum class stop_reason { end_token, token_limit, context_limit };
@@ -38,13 +38,14 @@ struct decoded {
   std::vector<int32_t> tokens;
   stop_reason stop = stop_reason::token_limit;
   int rounds = 0, proposed = 0, accepted = 0;
-  double prompt_seconds = 0, drafting_seconds = 0, round_seconds = 0;  ///< of all rounds, drafting not included
+  double prompt_seconds = 0, drafting_seconds = 0;
+  double round_seconds = 0;  ///< of all rounds, without the drafting
 };
 
 /// Decodes one request on an engine that has seen nothing yet. `from.propose(text, most)` gives drafts;
 /// `on_round(verdict)` is called after each round.
-/// The tokens do not depend on the drafts: the target draws each with a random number of its position, and a draft only
-/// saves the round in which it would have been drawn.
+/// The tokens do not depend on the drafts: the target model draws each token with a random number that belongs to its
+/// position, and an accepted draft only saves the round in which it would have been drawn.
 template <class Engine, class Drafter, class OnRound>
 decoded decode(Engine& on, Drafter const& from, request const& r, OnRound&& on_round) {
   using clock = std::chrono::steady_clock;
@@ -52,7 +53,7 @@ decoded decode(Engine& on, Drafter const& from, request const& r, OnRound&& on_r
   if (prompt < 1 || room < 1) throw std::logic_error("generate: a prompt without room for it");
   decoded d;
   auto const start = clock::now();
-  // All but the last token, which is row 0 of the first round.
+  // All tokens but the last one, which is row 0 of the first round.
   for (int at = 0; at < prompt - 1; at += Engine::chunk_rows)
     on.feed(r.prompt.data() + at, std::min(Engine::chunk_rows, prompt - 1 - at));
   d.prompt_seconds = seconds_since(start);
@@ -67,7 +68,7 @@ decoded decode(Engine& on, Drafter const& from, request const& r, OnRound&& on_r
     d.drafting_seconds += seconds_since(drafting);
 
     auto const round = clock::now();
-    verdict const v = on.verify(text.back(), drafts, r.how, left);
+    verdict const v = on.verify(text.back(), drafts, r.draws, left);
     d.round_seconds += seconds_since(round);
     ++d.rounds;
     d.proposed += static_cast<int>(drafts.size());
@@ -83,7 +84,7 @@ decoded decode(Engine& on, Drafter const& from, request const& r, OnRound&& on_r
   return d;
 }
 
-/// The first thing in which two runs differ; "" if they are the same to the last bit of the state.
+/// Names the first difference between two runs; "" if they are equal to the last bit of the state.
 template <class First, class Second>
 std::string first_difference(decoded const& a, First const& a_engine, decoded const& b, Second const& b_engine) {
   for (size_t i = 0; i < std::max(a.tokens.size(), b.tokens.size()); ++i) {

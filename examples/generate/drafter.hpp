@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Where drafts come from: what followed the same words earlier in this text, and a table of what follows which bytes
-/// in English. No network, no randomness; a draft that is wrong costs time and never a token.
+/// in English. There is no network and no randomness. A wrong draft costs time and never changes a token.
 #pragma once
 
 #include <common/safetensors.hpp>
@@ -15,7 +15,7 @@
 namespace generate {
 
 /// The likeliest next byte after a context of `min_order` to `max_order` bytes: a hash table with open addressing. A
-/// slot holds 24 bits of the context's hash and the byte; 0 is empty.
+/// slot holds 24 bits of the context's hash and the byte; 0 means empty.
 class ngram_table {
  public:
   ngram_table() = default;
@@ -36,7 +36,7 @@ class ngram_table {
     int byte = 0;
   };
 
-  /// What follows the longest known context at the end of the text.
+  /// The byte that follows the longest known context at the end of the text.
   hit next(std::vector<int32_t> const& text) const {
     int const longest = static_cast<int>(std::min<size_t>(static_cast<size_t>(max_order_), text.size()));
     for (int n = slots_.empty() ? 0 : longest; n >= min_order_ && n > 0; --n) {
@@ -67,7 +67,7 @@ class ngram_table {
   std::vector<uint32_t> slots_;
 };
 
-/// The longest suffix of a text that stands in it before, and what followed it there.
+/// The longest suffix of a text that also occurs earlier in it, and what followed it there.
 class prompt_lookup {
  public:
   struct hit {
@@ -75,7 +75,7 @@ class prompt_lookup {
     int32_t token = 0;
   };
 
-  /// Of several places with the same length the latest one.
+  /// Of several places with matches of the same length, the latest one is taken.
   static hit next(std::vector<int32_t> const& text, int longest) {
     hit best;
     int const size = static_cast<int>(text.size());
@@ -91,8 +91,8 @@ class prompt_lookup {
   }
 };
 
-/// Proposes the tokens after a text, one after another: the text's own past where it agrees over more bytes than the
-/// table knows, the table otherwise. Stops where neither knows anything.
+/// Proposes the tokens after a text, one after another: from the text's own past if that matches more bytes than the
+/// table knows, else from the table. Stops where neither knows anything.
 class drafter {
  public:
   explicit drafter(ngram_table table) : table_(std::move(table)) {}
@@ -112,7 +112,7 @@ class drafter {
     return {extended.begin() + static_cast<std::ptrdiff_t>(text.size()), extended.end()};
   }
  private:
-  // A match longer than this is as good as a certain one; a shorter match than that is chance.
+  // A match of 32 tokens is as good as certain, so no longer one is looked for; a match below 6 may be chance.
   static constexpr int longest_copy = 32, shortest_copy = 6;
   ngram_table table_;
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The shape of a hybrid language model, as its file's metadata states it.
+/// The sizes of a model, as the metadata of its file states them.
 #pragma once
 
+#include <common/geometry.hpp>
 #include <common/safetensors.hpp>
 
 #include <cerrno>
@@ -11,27 +12,10 @@
 
 namespace generate {
 
-struct geometry {
-  int hidden = 0;  ///< width of the residual stream
-  int layers = 0;  ///< every `attention_interval`-th is full attention, the others are gated delta nets
-  int attention_interval = 0;
-  int q_heads = 0, kv_heads = 0, head_dim = 0, rotary_dim = 0;
-  int key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, convolution_width = 0;
-  int mlp = 0;  ///< width of each half of the gated MLP
-  int vocabulary = 0, end_token = 0;
-  int context = 0;  ///< most tokens of a text
+struct geometry : example::geometry {
+  int end_token = 0;
   double rope_theta = 0;
-  float norm_eps = 0;
-  float k_scale = 1, v_scale = 1;  ///< of the FP8 cache
-
-  bool is_attention(int layer) const { return layer % attention_interval == attention_interval - 1; }
-  int attention_layers() const { return layers / attention_interval; }
-  /// Channels of the convolution: q, k and v of all heads.
-  int gdn_channels() const { return 2 * key_heads * key_dim + value_heads * value_dim; }
-  /// Rows of the fused projection into a gated delta net: q, k, v, z, a, b.
-  int gdn_rows() const { return gdn_channels() + value_heads * value_dim + 2 * value_heads; }
-  /// Rows of the fused projection into an attention layer: per head query and gate, then k, then v.
-  int attention_rows() const { return 2 * q_heads * head_dim + 2 * kv_heads * head_dim; }
+  float k_scale = 1, v_scale = 1;  ///< factors of the stored keys and values
 };
 
 namespace detail {

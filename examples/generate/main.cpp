@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Writes English by speculative decoding: a drafter proposes bytes, a small hybrid language model checks them all in
-/// one round, and what it would have written itself is kept.
+/// Writes English by speculative decoding: a drafter proposes bytes, a small hybrid language model checks all of them
+/// in one round, and those that the model would have written itself are kept.
 #include <generate/decoding.hpp>
 #include <generate/options.hpp>
 #include <generate/output.hpp>
@@ -37,7 +37,7 @@ int run(options const& o, Executor& on) {
                       std::to_string(m.shape.context) + " leaves no room for a token after it");
   r.tokens = o.tokens;
   r.drafts = o.drafts;
-  r.how = {o.temperature, o.top_p, o.top_k, o.seed, true};
+  r.draws = {o.temperature, o.top_p, o.top_k, o.seed, true};
 
   engine<Executor> with(on, m, o.time_operations || o.executor == "host", o.shadow);
   run_summary s;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A model's weights in an executor's memory. Linear layers that read the same rows lie one below the other, so that
-/// one projection serves them; each keeps its own global scale as a segment.
+/// The weights of a model in the memory of an executor. Linear layers that read the same rows lie one below the other,
+/// so that one projection serves them all. Each of them is a segment with a global scale of its own.
 #pragma once
 
+#include <common/layers.hpp>
 #include <common/memory.hpp>
+#include <common/rotary.hpp>
 #include <common/safetensors.hpp>
 #include <generate/geometry.hpp>
 #include <ratify/numeric.hpp>
@@ -23,36 +25,29 @@ struct linear {
   example::buffer<ratify::e4m3, Executor> scale;   ///< [n, k/16]
   example::buffer<float, Executor> global;         ///< [segments]
   example::buffer<int32_t, Executor> segment_end;  ///< [segments]
+
+  example::linear_view view() const {
+    return {n, k, packed.data(), scale.data(), global.data(), segment_end.data(), segments};
+  }
 };
 
-template <class Executor>
-struct gdn_weights {
-  linear<Executor> in;                                 ///< q, k, v, z, a, b
-  example::buffer<ratify::f16, Executor> convolution;  ///< [channels, width]
-  example::buffer<float, Executor> a_log, dt_bias;     ///< [value_heads]
-  example::buffer<float, Executor> norm;               ///< [value_dim]
-  linear<Executor> out;
-};
-
-template <class Executor>
-struct attention_weights {
-  linear<Executor> in;                              ///< per head query and gate, then k, v
-  example::buffer<float, Executor> q_norm, k_norm;  ///< [head_dim]
-  linear<Executor> out;
-};
-
-/// One layer: a gated delta net or attention (the other is empty), then the MLP.
+/// One layer: a gated delta net or attention (the weights of the other are empty), then the MLP.
 template <class Executor>
 struct layer_weights {
   example::buffer<float, Executor> norm, mlp_norm;  ///< [hidden]
-  gdn_weights<Executor> gdn;
-  attention_weights<Executor> attention;
-  linear<Executor> gate_up, down;
+  linear<Executor> in;  ///< gated delta net: q, k, v, z, a, b; attention: query and gate by head, then k, v
+  linear<Executor> out, gate_up, down;
+
+  example::buffer<ratify::f16, Executor> convolution;  ///< [channels, width]
+  example::buffer<float, Executor> a_log, dt_bias;     ///< [value_heads]
+  example::buffer<float, Executor> value_norm;         ///< [value_dim]
+
+  example::buffer<float, Executor> q_norm, k_norm;  ///< [head_dim]
 };
 
 namespace detail {
 
-/// Takes tensors out of a file, and knows at the end which ones nobody asked for.
+/// Takes tensors out of a file, and keeps track of those that nobody has asked for.
 template <class Executor>
 class weight_reader {
  public:
@@ -71,7 +66,7 @@ class weight_reader {
     char const* name;
     int n;
   };
-  /// Linear layers under `prefix`, one below the other.
+  /// The linear layers whose names begin with `prefix`, one below the other.
   linear<Executor> fuse(std::string const& prefix, std::vector<part> const& parts, int k) {
     linear<Executor> l;
     l.k = k;
@@ -98,7 +93,7 @@ class weight_reader {
     return l;
   }
 
-  /// A tensor that no one took would be a part of the model that is silently left out.
+  /// Throws if a tensor has not been taken: it would be a part of the model that is silently left out.
   void finish() const {
     for (auto const& [name, t] : f_.tensors())
       if (taken_.count(name) == 0)
@@ -144,9 +139,9 @@ struct model {
       layer_weights<Executor> l;
       l.norm = read.floats(at + "input_layernorm.weight", g.hidden);
       if (g.is_attention(i))
-        l.attention = read_attention(read, at + "self_attn.");
+        read_attention(read, at + "self_attn.", l);
       else
-        l.gdn = read_gdn(read, at + "linear_attn.");
+        read_gdn(read, at + "linear_attn.", l);
       l.mlp_norm = read.floats(at + "post_attention_layernorm.weight", g.hidden);
       l.gate_up = read.fuse(at + "mlp.", {{"gate_proj", g.mlp}, {"up_proj", g.mlp}}, g.hidden);
       l.down = read.fuse(at + "mlp.", {{"down_proj", g.hidden}}, g.mlp);
@@ -155,52 +150,33 @@ struct model {
     norm = read.floats("model.norm.weight", g.hidden);
     head = read.fuse("", {{"lm_head", g.vocabulary}}, g.hidden);
     read.finish();
-    make_rotary_tables(on);
+    auto const rotary = example::make_rotary_tables(g.context, g.rotary_dim, g.rope_theta);
+    cos = {on, rotary.cos};
+    sin = {on, rotary.sin};
     kv_scales = {on, std::vector<float>{g.k_scale, g.v_scale}};
   }
  private:
-  gdn_weights<Executor> read_gdn(detail::weight_reader<Executor>& read, std::string const& at) const {
+  void read_gdn(detail::weight_reader<Executor>& read, std::string const& at, layer_weights<Executor>& l) const {
     auto const& g = shape;
-    int const channels = g.gdn_channels(), values = g.value_heads * g.value_dim;
-    gdn_weights<Executor> w;
-    w.in = read.fuse(
+    int const channels = g.gdn_channels(), values = g.gdn_values();
+    l.in = read.fuse(
         at,
         {{"in_proj_qkv", channels}, {"in_proj_z", values}, {"in_proj_a", g.value_heads}, {"in_proj_b", g.value_heads}},
         g.hidden);
-    w.convolution = read.template tensor<ratify::f16>(at + "conv1d.weight", safetensors::dtype::f16,
+    l.convolution = read.template tensor<ratify::f16>(at + "conv1d.weight", safetensors::dtype::f16,
                                                       {channels, 1, g.convolution_width});
-    w.a_log = read.floats(at + "A_log", g.value_heads);
-    w.dt_bias = read.floats(at + "dt_bias", g.value_heads);
-    w.norm = read.floats(at + "norm.weight", g.value_dim);
-    w.out = read.fuse(at, {{"out_proj", g.hidden}}, values);
-    return w;
+    l.a_log = read.floats(at + "A_log", g.value_heads);
+    l.dt_bias = read.floats(at + "dt_bias", g.value_heads);
+    l.value_norm = read.floats(at + "norm.weight", g.value_dim);
+    l.out = read.fuse(at, {{"out_proj", g.hidden}}, values);
   }
 
-  attention_weights<Executor> read_attention(detail::weight_reader<Executor>& read, std::string const& at) const {
+  void read_attention(detail::weight_reader<Executor>& read, std::string const& at, layer_weights<Executor>& l) const {
     auto const& g = shape;
-    attention_weights<Executor> w;
-    w.in = read.fuse(at,
-                     {{"q_proj", 2 * g.q_heads * g.head_dim},
-                      {"k_proj", g.kv_heads * g.head_dim},
-                      {"v_proj", g.kv_heads * g.head_dim}},
-                     g.hidden);
-    w.q_norm = read.floats(at + "q_norm.weight", g.head_dim);
-    w.k_norm = read.floats(at + "k_norm.weight", g.head_dim);
-    w.out = read.fuse(at, {{"o_proj", g.hidden}}, g.q_heads * g.head_dim);
-    return w;
-  }
-
-  void make_rotary_tables(Executor& on) {
-    int const half = shape.rotary_dim / 2;
-    std::vector<float> c, s;
-    for (int position = 0; position < shape.context; ++position)
-      for (int i = 0; i < half; ++i) {
-        double const angle = position * std::pow(shape.rope_theta, -2.0 * i / shape.rotary_dim);
-        c.push_back(static_cast<float>(std::cos(angle)));
-        s.push_back(static_cast<float>(std::sin(angle)));
-      }
-    cos = {on, c};
-    sin = {on, s};
+    l.in = read.fuse(at, {{"q_proj", 2 * g.q_width()}, {"k_proj", g.kv_width()}, {"v_proj", g.kv_width()}}, g.hidden);
+    l.q_norm = read.floats(at + "q_norm.weight", g.head_dim);
+    l.k_norm = read.floats(at + "k_norm.weight", g.head_dim);
+    l.out = read.fuse(at, {{"o_proj", g.hidden}}, g.q_width());
   }
 };
 

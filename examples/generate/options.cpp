@@ -12,7 +12,8 @@
 namespace generate {
 namespace {
 
-/// A prompt file's bytes. A prompt that fits into no context need not be read to its end, which may never come.
+/// The bytes of a prompt file. Stops reading where the prompt is too long for any context, because a device file may
+/// never end.
 std::string read_prompt(std::string const& path) {
   constexpr size_t most = size_t{1} << 20;
   std::ifstream in(path, std::ios::binary);
@@ -31,7 +32,7 @@ std::string one_line(std::string text) {
   return text;
 }
 
-/// The option parser would take the nearest number for one that is too large.
+/// The option parser would silently replace a number that is too large by the nearest one.
 int64_t parse_seed(std::string const& text) {
   int64_t value = 0;
   char const* const end = text.data() + text.size();
@@ -52,7 +53,7 @@ bool parse_options(int argc, char** argv, options& o) {
       "generate");
   auto* const text = app.add_option("--prompt,prompt", o.prompt, "Text to continue");
   app.add_option("--prompt-file", prompt_file, "Read the text from a file, byte for byte")->excludes(text);
-  app.add_option("--tokens", o.tokens, "Most bytes to write")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  app.add_option("--tokens", o.tokens, "The most bytes to write")->check(CLI::Range(1, 1 << 20))->capture_default_str();
   app.add_option("--temperature", o.temperature, "0 takes the likeliest token")
       ->check(CLI::Range(0.0f, 100.0f))
       ->capture_default_str();
@@ -64,7 +65,7 @@ bool parse_options(int argc, char** argv, options& o) {
       ->capture_default_str();
   std::string seed = std::to_string(o.seed);
   app.add_option("--seed", seed, "Of the random numbers, any integer of 64 bits")->capture_default_str();
-  app.add_option("--drafts", o.drafts, "Most drafts a round")->check(CLI::Range(1, 15))->capture_default_str();
+  app.add_option("--drafts", o.drafts, "The most drafts per round")->check(CLI::Range(1, 15))->capture_default_str();
   app.add_option("--executor", o.executor, "Where the kernels run")
       ->check(CLI::IsMember({"host", "cuda"}))
       ->capture_default_str();
@@ -74,7 +75,7 @@ bool parse_options(int argc, char** argv, options& o) {
   app.add_flag("--compare", o.compare, "Decode again without drafts and compare tokens, states and cache bit for bit");
   app.add_flag(
       "--shadow", o.shadow,
-      "Run attention and recurrence under a second policy too and count, by layer, what differs (nothing may)");
+      "Run attention and recurrence under a second policy too and count what differs in each layer (nothing may)");
   app.add_flag("--json", o.json, "Print one JSON object instead of text");
   app.add_flag("--time-operations", o.time_operations,
                "On a card, time each operation with events (the host executor always does)");

@@ -22,13 +22,13 @@ struct options {
   std::string model, ngram;
 };
 
-/// What a user got wrong, in one line.
+/// A mistake of the user, described in one line.
 class usage_error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// @return false: the program has nothing to do (help was printed)
+/// @return false if the program has nothing to do, because help was printed
 /// @throws usage_error
 bool parse_options(int argc, char** argv, options& o);
 

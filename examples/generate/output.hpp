@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Text that comes byte by byte, written so that it can do a terminal no harm.
+/// Prints text that comes byte by byte, and keeps control characters away from the terminal.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace generate {
 
-/// Collects bytes into whole UTF-8 characters. What is no character, and control characters but newline and tab, comes
-/// out as \xNN.
+/// Collects bytes into whole UTF-8 characters. Bytes that form no character are shown as \xNN, and so are control
+/// characters other than newline and tab.
 class text_filter {
  public:
-  /// @return what can be shown after this byte; may be empty
+  /// @return what can be shown now that this byte is there; may be empty
   std::string add(unsigned char byte) {
     std::string shown;
     if (!held_.empty()) {
@@ -82,7 +82,7 @@ class text_filter {
   size_t length_ = 0;
 };
 
-/// Prints tokens as they come; on a terminal, accepted drafts are in colour.
+/// Prints tokens as they come; with colours, accepted drafts are green.
 class token_printer {
  public:
   explicit token_printer(bool color) : color_(color) {}
@@ -96,7 +96,7 @@ class token_printer {
     if (color_) std::fputs("\x1b[0m", stdout);
     std::fflush(stdout);
   }
-  /// A token that is no byte (the end token) shows nothing.
+  /// The end token, which is no byte, is not shown.
   void token(int32_t token, bool was_draft) {
     std::string const shown =
         token >= 0 && token < 256 ? filter_.add(static_cast<unsigned char>(token)) : filter_.finish();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a run says at its end, as text or as JSON.
+/// The summary that a run prints at its end, as text or as JSON.
 #pragma once
 
+#include <common/shadowed_round.hpp>
 #include <generate/decoding.hpp>
 #include <generate/options.hpp>
 #include <generate/output.hpp>
@@ -11,6 +12,7 @@
 
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <sys/resource.h>
@@ -18,7 +20,7 @@
 
 namespace generate {
 
-/// Everything there is to say about a run.
+/// Everything that is reported about a run.
 struct run_summary {
   decoded speculative;
   operation_times times;
@@ -28,13 +30,12 @@ struct run_summary {
   struct shadowed_layer {
     char const* operation;
     ratify::shadow_record found;
-    double largest_error() const { return static_cast<double>(ratify::detail::from_bits(found.largest_error)); }
   };
   std::vector<shadowed_layer> shadow;  ///< by layer; empty without one
   ratify::shadow_verdict shadowed;
 };
 
-/// Most memory the process had, in MiB; 0 where it is not known.
+/// The most memory that the process has used, in MiB; 0 where this is not known.
 inline double peak_mebibytes() {
 #if defined(__unix__) || defined(__APPLE__)
   rusage usage{};
@@ -68,14 +69,14 @@ inline void print_text(options const& o, run_summary const& s) {
               per_round(d.accepted, d), per_round(tokens, d));
   std::printf("time: prompt %.1f ms; a round %.2f ms and %.2f ms of drafting\n", 1e3 * d.prompt_seconds,
               1e3 * per_round(d.round_seconds, d), 1e3 * per_round(d.drafting_seconds, d));
+  auto const operations = by_operation(s.times);
   double total = 0;
-  for (double const seconds : s.times.seconds) total += seconds;
+  for (auto const& o : operations) total += o.seconds;
   if (total > 0) {
     std::printf("by operation, the prompt's launches included:\n");
-    for (size_t i = 0; i < operation_count; ++i)
-      std::printf("  %-15s %6lld launches %9.2f ms %5.1f %%\n", operation_names[i],
-                  static_cast<long long>(s.times.launches[i]), 1e3 * s.times.seconds[i],
-                  100 * s.times.seconds[i] / total);
+    for (auto const& o : operations)
+      std::printf("  %-15s %6lld launches %9.2f ms %5.1f %%\n", o.operation.c_str(), static_cast<long long>(o.launches),
+                  1e3 * o.seconds, 100 * o.seconds / total);
   }
   if (double const peak = peak_mebibytes(); peak > 0) std::printf("peak memory: %.0f MiB\n", peak);
   for (size_t i = 0; i < s.shadow.size(); ++i) {
@@ -86,7 +87,7 @@ inline void print_text(options const& o, run_summary const& s) {
       std::printf("shadow: layer %zu, %s DIFFERS: %llu of %llu elements, %llu bits, by %g at most\n", i,
                   s.shadow[i].operation, static_cast<unsigned long long>(f.differing_elements),
                   static_cast<unsigned long long>(f.elements), static_cast<unsigned long long>(f.differing_bits),
-                  s.shadow[i].largest_error());
+                  example::largest_error(f));
   }
   if (!s.shadow.empty() && s.shadowed)
     std::printf("shadow: attention and recurrence of %zu layers under a second policy, %llu elements, no bit differs\n",
@@ -104,9 +105,8 @@ inline void print_text(options const& o, run_summary const& s) {
 inline void print_json(options const& o, run_summary const& s) {
   decoded const& d = s.speculative;
   nlohmann::ordered_json operations = nlohmann::ordered_json::object();
-  for (size_t i = 0; i < operation_count; ++i)
-    if (s.times.launches[i] > 0)
-      operations[operation_names[i]] = {{"launches", s.times.launches[i]}, {"seconds", s.times.seconds[i]}};
+  for (auto const& o : by_operation(s.times))
+    if (o.launches > 0) operations[o.operation] = {{"launches", o.launches}, {"seconds", o.seconds}};
   nlohmann::ordered_json out = {
       {"prompt", o.prompt},
       {"text", bytes_of(d.tokens)},
@@ -139,9 +139,9 @@ inline void print_json(options const& o, run_summary const& s) {
                              {"elements", f.elements},
                              {"differing_elements", f.differing_elements},
                              {"differing_bits", f.differing_bits},
-                             {"largest_error", s.shadow[i].largest_error()}});
+                             {"largest_error", example::largest_error(f)}});
   }
-  // Bytes that are not UTF-8 become U+FFFD in the text; the tokens hold them.
+  // Bytes that are not UTF-8 become U+FFFD in the text; the list of tokens has them as they are.
   std::printf("%s\n", out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
 }
 

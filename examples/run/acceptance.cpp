@@ -90,7 +90,7 @@ void run(task& t) {
   with_policy<ratify_examples::acceptance_policies>(t.policy, {}, [&](auto chosen) {
     t.on.visit([&](auto& on) {
       using executor_type = std::decay_t<decltype(on)>;
-      using operation_type = ratify::acceptance<typename decltype(chosen)::policy>;
+      using operation_type = typename decltype(chosen)::template operation<ratify::acceptance>;
       using integers = resident<int32_t, executor_type>;
       resident<float, executor_type> const logits_there(on, load<float>(logits, 1)),
           temperature(on, temperature_values), top_p(on, top_p_values);
@@ -100,11 +100,9 @@ void run(task& t) {
       resident<float, executor_type> const weights(on, from.weights);
       // What a request that is not in the round leaves: nothing emitted.
       shape_type const shape = {requests, max_drafts + 1};
-      auto const of_requests = static_cast<size_t>(requests);
-      integers const tokens(on, std::vector<int32_t>(static_cast<size_t>(elements_of(shape, "tokens")), -1)),
-          emitted(on, std::vector<int32_t>(of_requests)), accepted(on, std::vector<int32_t>(of_requests)),
-          finish(on, std::vector<int32_t>(of_requests)),
-          row_status(on, std::vector<int32_t>(static_cast<size_t>(logits.shape[0])));
+      auto const tokens = room(on, shape, "tokens", -1), emitted = room(on, {requests}, "emitted", 0),
+                 accepted = room(on, {requests}, "accepted", 0), finish = room(on, {requests}, "finish", 0),
+                 row_status = room(on, {logits.shape[0]}, "row_status", 0);
 
       typename operation_type::params p;
       p.logits = logits_there.rows();
@@ -158,9 +156,10 @@ operation const acceptance{"acceptance",
                             "end_tokens", "limit", "draft_candidates", "draft_candidate_q", "draft_probs"},
                            {"tokens", "emitted", "accepted", "finish", "row_status"},
                            {},
-                           {arithmetic_key, {"rule", "coupled", {"coupled", "rejection"}}},
                            run,
                            built<ratify_examples::acceptance_policies>,
+                           {},
+                           false,
                            idle};
 
 }  // namespace ratify_run

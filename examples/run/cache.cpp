@@ -14,25 +14,29 @@ namespace {
 void run_decode(task& t) {
   operand const codes = t.in.tensor("codes", {dtype::u8}, 1);
   (void)codes.extent(0);
-  with_policy<ratify_examples::decode_policies>(t.policy, {}, [&](auto chosen) {
-    using policy = typename decltype(chosen)::policy;
-    t.on.visit([&](auto& on) {
-      using executor_type = std::decay_t<decltype(on)>;
-      using operation_type = ratify::decode<policy>;
-      resident<uint8_t, executor_type> const there(on, load_dense<uint8_t>(codes));
-      resident<typename policy::to, executor_type> const values(
-          on, std::vector<typename policy::to>(static_cast<size_t>(codes.shape[0])));
-      typename operation_type::params p;
-      p.codes = there.data();
-      p.values = values.data();
-      p.count = codes.shape[0];
-      launch<operation_type>(on, p);
-      t.emit("values", codes.shape, values.read(on));
-    });
-  });
+  settings decided;  // the other formats have one decoder, which is by definition
+  if (t.policy.at("code_format") != "e4m3" && t.policy.at("decoder") == "0") decided["decoder"] = "native";
+  with_policy<ratify_examples::decode_policies>(
+      t.policy, decided,
+      [&](auto chosen) {
+        using operation_type = typename decltype(chosen)::template operation<ratify::decode>;
+        using output = typename operation_type::policy::output_format;
+        t.on.visit([&](auto& on) {
+          using executor_type = std::decay_t<decltype(on)>;
+          resident<uint8_t, executor_type> const there(on, load_dense<uint8_t>(codes));
+          auto const values = room(on, codes.shape, "values", output{});
+          typename operation_type::params p;
+          p.codes = there.data();
+          p.values = values.data();
+          p.count = codes.shape[0];
+          launch<operation_type>(on, p);
+          t.emit("values", codes.shape, values.read(on));
+        });
+      },
+      true);
 }
 
-/// Tokens that are written: their pages must be pages, and no two rows may write one token.
+/// No two rows may write one token of a page.
 void check_written(paged_cache const& c, rounds const& r) {
   std::map<int64_t, int> written;
   for (int i = 0; i < r.requests(); ++i) {
@@ -40,6 +44,7 @@ void check_written(paged_cache const& c, rounds const& r) {
     if (r.rows(i) == 0) continue;
     for (int64_t token = std::max<int64_t>(0, length - r.rows(i)); token < length; ++token) {
       int const page = c.page_of(i, token);
+      if (!c.is_in_pool(page)) continue;
       auto const [found, is_new] = written.insert({int64_t{page} * c.page_size + token % c.page_size, i});
       if (!is_new)
         throw bad_input("tensor 'block_table': requests " + std::to_string(found->second) + " and " +
@@ -64,11 +69,10 @@ void run_append(task& t) {
                                         : format(ratify::f16{})  ? "f16"
                                                                  : "bf16"}};
   with_policy<ratify_examples::append_policies>(t.policy, extra, [&](auto chosen) {
-    using policy = typename decltype(chosen)::policy;
-    using kv = typename policy::kv_format;
+    using operation_type = typename decltype(chosen)::template operation<ratify::append>;
+    using kv = typename operation_type::policy::kv_format;
     t.on.visit([&](auto& on) {
       using executor_type = std::decay_t<decltype(on)>;
-      using operation_type = ratify::append<policy>;
       resident<float, executor_type> const k_there(on, load<float>(k, 1)), v_there(on, load<float>(v, 1)),
           k_scale(on, c.k_scale), v_scale(on, c.v_scale);
       resident<kv, executor_type> const k_pages(on, load<kv>(c.k_pages, 1)), v_pages(on, load<kv>(c.v_pages, 1));
@@ -91,6 +95,7 @@ void run_append(task& t) {
       p.head_dim = c.head_dim;
       p.page_size = c.page_size;
       p.max_pages = c.max_pages;
+      p.pool_pages = c.pages;
       launch<operation_type>(on, p);
       t.emit("k_pages", c.k_pages.shape, k_pages.read(on));
       t.emit("v_pages", c.v_pages.shape, v_pages.read(on));
@@ -101,23 +106,16 @@ void run_append(task& t) {
 }  // namespace
 
 extern operation const decode, append;
-operation const decode{"decode",
-                       {"codes"},
-                       {"values"},
-                       {},
-                       {arithmetic_key,
-                        {"format", "e4m3", {"e4m3", "e5m2", "e2m1"}},
-                        {"revision", "0", {"0", "1", "2", "native"}},
-                        {"to", "f32", {"f32", "f16"}}},
-                       run_decode,
-                       built<ratify_examples::decode_policies>};
+operation const decode{"decode", {"codes"}, {"values"}, {}, run_decode, built<ratify_examples::decode_policies>,
+                       {},       false};
 operation const append{
     "append",
     {"k", "v", "k_pages", "v_pages", "block_table", "context_len", "query_start", "k_scale", "v_scale"},
     {"k_pages", "v_pages"},
     {},
-    {arithmetic_key},
     run_append,
-    built<ratify_examples::append_policies>};
+    built<ratify_examples::append_policies>,
+    {"kv_format"},
+    false};
 
 }  // namespace ratify_run

@@ -3,6 +3,8 @@
 
 #include <ratify/convolution.cuh>
 
+#include <algorithm>
+
 namespace ratify_run {
 namespace {
 
@@ -44,13 +46,14 @@ void run(task& t) {
 
   settings const extra = {{"input_format", x.type == dtype::f16 ? "f16" : "bf16"}, {"width", std::to_string(width)}};
   with_policy<ratify_examples::convolution_policies>(t.policy, extra, [&](auto chosen) {
-    using policy = typename decltype(chosen)::policy;
-    using input_format = typename policy::input_format;
+    using operation_type = typename decltype(chosen)::template operation<ratify::convolution>;
+    using input_format = typename operation_type::policy::input_format;
     t.on.visit([&](auto& on) {
       using executor_type = std::decay_t<decltype(on)>;
-      using operation_type = ratify::convolution<policy>;
-      resident<input_format, executor_type> const x_there(on, load<input_format>(x, 1)),
-          pool_there(on, load<input_format>(pool, 2));
+      auto windows = load<input_format>(pool, 2);
+      // A launch wants a pool and room for a row, where the file has none for its requests without rows.
+      if (windows.values.empty()) windows.values.resize(static_cast<size_t>(width) * static_cast<size_t>(channels));
+      resident<input_format, executor_type> const x_there(on, load<input_format>(x, 1)), pool_there(on, windows);
       resident<float, executor_type> const weight_there(on, load_dense<float>(weight)),
           bias_there(on, load_dense<float>(bias));
       resident<int32_t, executor_type> const slot(on, slots), kept_there(on, kept), fresh_there(on, fresh),
@@ -63,7 +66,7 @@ void run(task& t) {
       p.weight = weight_there.data();
       p.bias = has_bias ? bias_there.data() : nullptr;
       p.window_pool = pool_there.data();
-      p.slot_stride = pool_there.stride(0);
+      p.slot_stride = std::max(pool_there.stride(0), int64_t{width} * channels);
       p.slot = slot.data();
       p.kept = kept_there.data();
       p.fresh = t.in.has("fresh") ? fresh_there.data() : nullptr;
@@ -72,8 +75,8 @@ void run(task& t) {
       p.rows = x.extent(0);
       p.requests = r.requests();
       p.channels = channels;
-      p.max_rows = most;
-      p.slots = pool.shape[0];
+      p.max_rows = std::max(1, most);
+      p.pool_slots = std::max<int64_t>(1, pool.shape[0]);
       launch<operation_type>(on, p);
       t.emit_rounded("out", shape, out.read(on));
       t.emit("window_pool", pool.shape, pool_there.read(on));
@@ -88,8 +91,8 @@ operation const convolution{"convolution",
                             {"x", "weight", "bias", "window_pool", "slot", "kept", "query_start", "fresh"},
                             {"out", "window_pool"},
                             {},
-                            {arithmetic_key, out_key, {"silu", "1", {"0", "1"}}},
                             run,
-                            built<ratify_examples::convolution_policies>};
+                            built<ratify_examples::convolution_policies>,
+                            {"input_format", "width"}};
 
 }  // namespace ratify_run

@@ -9,7 +9,7 @@
 namespace ratify_run {
 namespace {
 
-/// What mode sample draws with.
+/// What the draws of mode sample depend on.
 struct draws {
   std::vector<float> temperature;
   std::vector<int64_t> seed, position;
@@ -34,9 +34,9 @@ void run_walk(task& t) {
   operand const candidates = t.in.tensor("candidates", dtype::i32, unary.shape);
   operand const left = t.in.tensor("left", {dtype::f32, dtype::bf16}, 2);
   operand const right = t.in.tensor("right", {dtype::f32, dtype::bf16}, left.shape);
-  int const requests = unary.extent(0), slots = unary.extent(1), count = unary.extent(2);
+  int const requests = unary.extent(0), draft_slots = unary.extent(1), count = unary.extent(2);
   int const vocab = left.extent(0), rank = left.extent(1);
-  operand const project = t.in.tensor("project", dtype::f32, {requests, slots, rank});
+  operand const project = t.in.tensor("project", dtype::f32, {requests, draft_slots, rank});
   auto const anchors = load_dense<int32_t>(t.in.tensor("anchor", dtype::i32, {requests}));
   for (size_t i = 0; i < anchors.size(); ++i)
     if (anchors[i] < 0 || anchors[i] >= vocab)
@@ -51,15 +51,14 @@ void run_walk(task& t) {
   with_policy<ratify_examples::draft_walk_policies>(t.policy, {}, [&](auto chosen) {
     t.on.visit([&](auto& on) {
       using executor_type = std::decay_t<decltype(on)>;
-      using operation_type = ratify::draft_walk<typename decltype(chosen)::policy>;
+      using operation_type = typename decltype(chosen)::template operation<ratify::draft_walk>;
       resident<float, executor_type> const unary_there(on, load<float>(unary, 1)), left_there(on, load<float>(left, 1)),
           right_there(on, load<float>(right, 1)), project_there(on, load<float>(project, 1)),
           temperature(on, with.temperature);
       resident<int32_t, executor_type> const candidates_there(on, load<int32_t>(candidates, 1)), anchor(on, anchors);
       resident<int64_t, executor_type> const seed(on, with.seed), position(on, with.position);
-      shape_type const shape = {requests, slots};
-      resident<int32_t, executor_type> const tokens(
-          on, std::vector<int32_t>(static_cast<size_t>(elements_of(shape, "tokens")), -2));
+      shape_type const shape = {requests, draft_slots};
+      auto const tokens = room(on, shape, "tokens", -2);
       auto const q = room(on, unary.shape, "q");
 
       typename operation_type::params p;
@@ -72,10 +71,10 @@ void run_walk(task& t) {
       p.temperature = temperature.data();
       p.seed = seed.data();
       p.position = position.data();
-      p.tokens = {tokens.data(), slots};
-      p.q = {q.data(), int64_t{slots} * count, count};
+      p.tokens = {tokens.data(), draft_slots};
+      p.q = {q.data(), int64_t{draft_slots} * count, count};
       p.requests = requests;
-      p.slots = slots;
+      p.draft_slots = draft_slots;
       p.candidate_count = count;
       p.rank = rank;
       p.vocab = vocab;
@@ -87,14 +86,15 @@ void run_walk(task& t) {
 }
 
 void run_convolution(task& t) {
-  using operation_type = ratify::draft_convolution<ratify_examples::draft_convolution_p>;
+  using operation_type = ratify::draft_convolution<ratify::input_format<float>, ratify::base_format<float>,
+                                                   ratify::delta_format<float>, ratify::output_format<float>>;
   operand const x = t.in.tensor("x", wide_formats, 3);
-  int const requests = x.extent(0), slots = x.extent(1), channels = x.extent(2);
+  int const requests = x.extent(0), draft_slots = x.extent(1), channels = x.extent(2);
   if (channels % 16 != 0)
     throw unsupported("tensor 'x': shape " + to_string(x.shape) + "; channels must be a multiple of 16");
   operand const base = t.in.tensor("base", wide_formats, shape_type{2, channels});
   int64_t const groups = channels / 16;
-  operand const delta = t.in.tensor("delta", wide_formats, shape_type{requests, slots, 2, groups});
+  operand const delta = t.in.tensor("delta", wide_formats, shape_type{requests, draft_slots, 2, groups});
   t.on.visit([&](auto& on) {
     using executor_type = std::decay_t<decltype(on)>;
     resident<float, executor_type> const x_there(on, load<float>(x, 1)), base_there(on, load_dense<float>(base)),
@@ -104,9 +104,9 @@ void run_convolution(task& t) {
     p.x = x_there.heads();
     p.base = base_there.data();
     p.delta = delta_there.heads();
-    p.out = {out.data(), int64_t{slots} * channels, channels};
+    p.out = {out.data(), int64_t{draft_slots} * channels, channels};
     p.requests = requests;
-    p.slots = slots;
+    p.draft_slots = draft_slots;
     p.channels = channels;
     launch<operation_type>(on, p);
     t.emit_rounded("out", x.shape, out.read(on));
@@ -127,15 +127,15 @@ operation const draft_walk{
     {"unary", "candidates", "left", "right", "project", "anchor", "temperature", "seed", "position"},
     {"tokens", "q"},
     {},
-    {arithmetic_key, {"mode", "argmax", {"argmax", "sample"}}},
     run_walk,
     built<ratify_examples::draft_walk_policies>,
+    {},
+    false,
     idle_in_walk};
 operation const draft_convolution{"draft_convolution",
                                   {"x", "base", "delta"},
                                   {"out"},
                                   {},
-                                  {arithmetic_key, out_key},
                                   run_convolution,
                                   built<ratify_examples::draft_convolution_policies>};
 

@@ -4,6 +4,7 @@
 
 #include <common/memory.hpp>
 #include <run/inputs.hpp>
+#include <run/memory_limit.hpp>
 
 #include <ratify/executor.hpp>
 #include <ratify/host.hpp>
@@ -11,6 +12,8 @@
 #include <run/module_executor.hpp>
 #endif
 
+#include <cstdio>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -59,6 +62,10 @@ class resident {
 
   /// What it holds now, dense.
   std::vector<T> read(Executor& on) const {
+    // What was loaded is read back as an output only now and then; room() has counted its own.
+    if (!strides_.empty())
+      memory_limit::of_run().count("an output of shape " + to_string(shape_), static_cast<int64_t>(memory_.size()),
+                                   2 * sizeof(T));
     std::vector<T> values = memory_.read(on, 0, memory_.size());
     return strides_.empty() ? values : gather(array<T>{std::move(values), shape_, strides_});
   }
@@ -67,22 +74,38 @@ class resident {
   shape_type shape_, strides_;
 };
 
-/// Room for a dense output, filled with NaN so that an element nobody writes is seen.
+/// Room for a dense output, which starts with `fill` everywhere.
+template <class T, class Executor>
+resident<T, Executor> room(Executor& on, shape_type const& shape, std::string const& name, T fill) {
+  int64_t const n = elements_of(shape, name);
+  // Four times: what it starts with, the executor's memory, what is read back, and the output.
+  memory_limit::of_run().count("tensor " + quote(name), n, 4 * sizeof(T));
+  return {on, std::vector<T>(static_cast<size_t>(n), fill)};
+}
+/// Filled with NaN so that an element nobody writes is seen.
 template <class Executor>
 resident<float, Executor> room(Executor& on, shape_type const& shape, std::string const& name) {
-  auto const n = static_cast<size_t>(elements_of(shape, name));
-  return {on, std::vector<float>(n, ratify::detail::from_bits(0xffffffffu))};
+  float nan;
+  std::memset(&nan, 0xff, sizeof nan);
+  return room(on, shape, name, nan);
 }
 
-/// Launches an operation and waits for it. @throws unsupported with the library's words
+/// Launches an operation and waits for it. @throws bad_input or unsupported with the library's words
 template <class Operation, class Executor>
 void launch(Executor& on, typename Operation::params const& p) {
   auto const require = [](ratify::status const& s) {
+    if (s.code() == ratify::status_code::invalid_argument) throw bad_input(s.reason());
     if (!s) throw unsupported(s.reason());
   };
   require(Operation::can_launch(p, on));
-  resident<unsigned char, Executor> scratch(on, std::vector<unsigned char>(Operation::workspace_bytes(p, on), 0xff));
-  require(Operation::launch(p, {scratch.data(), Operation::workspace_bytes(p, on)}, on));
+  // Numbers that contradict the tensors are data to a kernel, which answers with zeros: said, but run.
+  ratify::contents_report report;
+  if (!Operation::check_contents(p, on, report)) std::fprintf(stderr, "ratify-run: note: %s\n", report.text);
+  size_t const bytes = Operation::workspace_bytes(p, on);
+  // Twice: what it starts with, and the executor's memory.
+  memory_limit::of_run().count("the workspace", static_cast<int64_t>(std::min<uint64_t>(bytes, INT64_MAX)), 2);
+  resident<unsigned char, Executor> scratch(on, std::vector<unsigned char>(bytes, 0xff));
+  require(Operation::launch(p, {scratch.data(), bytes}, on));
   example::memory<Executor>::wait(on);
 }
 

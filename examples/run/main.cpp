@@ -27,15 +27,16 @@ void print_operation(std::FILE* to, operation const& op) {
   std::fprintf(to, "%s\n  tensors: %s\n", op.name.c_str(), names(op.tensors).c_str());
   if (!op.numbers.empty()) std::fprintf(to, "  metadata: %s\n", names(op.numbers).c_str());
   std::fprintf(to, "  outputs: %s\n  keys:", names(op.outputs).c_str());
-  for (policy_key const& k : op.keys) {
+  for (policy_key const& k : keys_of(op)) {
     auto const values = k.values.empty() ? std::string("<number>") : join(k.values, "|");
-    std::fprintf(to, " %s=%s (%s)", k.name.c_str(), values.c_str(), k.standard.c_str());
+    std::string const name = k.file_word.empty() ? k.name : k.name + " or " + k.file_word;
+    std::fprintf(to, "\n    %s=%s (%s): %s", name.c_str(), values.c_str(), k.standard.c_str(), k.meaning.c_str());
   }
   std::fprintf(to, "\n  built, arithmetic=ordered:\n");
   for (built_policy const& b : op.built()) {
     std::string line;
-    for (auto const& [key, value] : b.knobs) line += " " + key + "=" + value;
-    std::fprintf(to, "   %s\n", line.empty() ? " the one policy" : line.c_str());
+    for (ratify::knob_setting const& k : b.knobs) line += " " + k.name + "=" + k.value;
+    std::fprintf(to, "   %s\n", line.c_str());
   }
 }
 
@@ -45,7 +46,7 @@ void print_json() {
   for (operation const* const op : operations()) {
     for (built_policy const& b : op->built()) {
       std::vector<std::string> knobs, kernels;
-      for (auto const& [key, value] : b.knobs) knobs.push_back(quoted(key) + ": " + quoted(value));
+      for (ratify::knob_setting const& k : b.knobs) knobs.push_back(quoted(k.name) + ": " + quoted(k.value));
       for (auto const& k : b.kernels) kernels.push_back(quoted(k));
       lines.push_back("  {\"operation\": " + quoted(op->name) + ", \"header\": " + quoted(b.header) +
                       ", \"type\": " + quoted(b.type) + ", \"policy\": {" + join(knobs, ", ") + "}, \"kernels\": [" +
@@ -60,24 +61,27 @@ void print_json() {
 /// Sets the keys of `key=value,...`.
 void apply(operation const& op, std::string const& where, std::string const& text, settings& policy) {
   std::set<std::string> seen;
+  auto const keys = keys_of(op);
   for (std::string const& part : split(text, ',')) {
     size_t const equals = part.find('=');
     std::string const key = part.substr(0, equals);
     std::string const value = equals == std::string::npos ? "" : part.substr(equals + 1);
-    auto const known = std::find_if(op.keys.begin(), op.keys.end(), [&](policy_key const& k) { return k.name == key; });
-    if (known == op.keys.end()) throw unsupported(where + ": " + op.name + " has no policy key " + quote(key));
+    auto const known = std::find_if(keys.begin(), keys.end(), [&](policy_key const& k) {
+      return k.name == key || (!key.empty() && k.file_word == key);
+    });
+    if (known == keys.end()) throw unsupported(where + ": " + op.name + " has no policy key " + quote(key));
     bool const is_number = !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
     if (known->values.empty() ? !is_number : std::count(known->values.begin(), known->values.end(), value) == 0)
       throw unsupported(where + ": " + quote(value) + " is no value of " + key + ", which takes " +
-                        (known->values.empty() ? "a positive number" : join(known->values, ", ")));
-    if (!seen.insert(key).second) throw bad_input(where + ": " + key + " is there twice");
-    policy[key] = value;
+                        (known->values.empty() ? "a number" : join(known->values, ", ")));
+    if (!seen.insert(known->name).second) throw bad_input(where + ": " + known->name + " is there twice");
+    policy[known->name] = value;
   }
 }
 
 settings policy_of(operation const& op, inputs const& in, options const& o) {
   settings policy;
-  for (policy_key const& k : op.keys) policy[k.name] = k.standard;
+  for (policy_key const& k : keys_of(op)) policy[k.name] = k.standard;
   if (std::string const* const text = in.text("policy"); text != nullptr && !text->empty())
     apply(op, "metadata 'policy'", *text, policy);
   for (std::string const& text : o.policy) apply(op, "--policy", text, policy);
@@ -96,7 +100,7 @@ void require_used(operation const& op, inputs const& in, settings const& policy,
   for (std::string const& name : idle) {
     if (!in.has(name) || idle_in_other.count(name) == 0) continue;
     std::string text;
-    for (policy_key const& k : op.keys) text += (text.empty() ? "" : ",") + k.name + "=" + policy.at(k.name);
+    for (policy_key const& k : keys_of(op)) text += (text.empty() ? "" : ",") + k.name + "=" + policy.at(k.name);
     throw unsupported("tensor " + quote(name) + ": has no effect under " + text);
   }
 }
@@ -111,6 +115,7 @@ std::optional<double> tolerance_option(char const* name, std::optional<std::stri
 }
 
 exit_code run(operation const& op, options const& o) {
+  memory_limit::of_run().set(o.max_bytes);
   tolerances const given = {tolerance_option("--rtol", o.rtol), tolerance_option("--atol", o.atol)};
   executor on(o.executor);
   inputs const in(o.input);

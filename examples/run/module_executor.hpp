@@ -60,6 +60,13 @@ class module_executor {
     return {ratify::status_code::launch_failed, cudaGetErrorString(e)};
   }
 
+  /// Copies device memory to the host, after all work in the stream.
+  ratify::status read(void* to, void const* from, size_t bytes) const {
+    cudaError_t const e = cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost);
+    if (e == cudaSuccess) return {};
+    return {ratify::status_code::launch_failed, cudaGetErrorString(e)};
+  }
+
   int multiprocessors() const {
     int device = 0, count = 0;
     require(cudaGetDevice(&device), "device");

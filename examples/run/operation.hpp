@@ -7,8 +7,9 @@
 #include <run/rounds.hpp>
 
 #include <policies.hpp>
+#include <ratify/describe.hpp>
 
-#include <functional>
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -27,19 +28,26 @@ struct output {
   std::vector<char> bytes;
 };
 
-/// One policy instantiation that is built.
+/// One policy that is built.
 struct built_policy {
-  std::vector<std::pair<std::string, std::string>> knobs;
-  std::string type;                  ///< as C++ spells it, given examples/policies.hpp
+  std::vector<ratify::knob_setting> knobs;
+  std::string type;                  ///< as C++ spells it
   std::string header;                ///< of the operation, <...>
-  std::vector<std::string> kernels;  ///< NVRTC name expressions, given both headers
+  std::vector<std::string> kernels;  ///< NVRTC name expressions, given that header
+
+  std::string const* value_of(std::string const& name) const {
+    auto const found = std::find_if(knobs.begin(), knobs.end(), [&](auto const& k) { return k.name == name; });
+    return found == knobs.end() ? nullptr : &found->value;
+  }
 };
 
 /// A key that the user may set.
 struct policy_key {
   std::string name;
   std::string standard;             ///< the value when nobody sets it
-  std::vector<std::string> values;  ///< what it may be; empty: a positive integer
+  std::vector<std::string> values;  ///< what it may be; empty: a number
+  std::string meaning;
+  std::string file_word = {};  ///< another name for it, the one that files use
 };
 
 /// What one run is given, and what it leaves.
@@ -58,9 +66,9 @@ class task {
     auto const* const first = reinterpret_cast<char const*>(values.data());
     outputs_.push_back({name, dtype_of<T>, std::move(shape), {first, first + values.size() * sizeof(T)}});
   }
-  /// An output in the format that the policy's `out` names.
+  /// An output in the format that the key `output_format` names.
   void emit_rounded(std::string const& name, shape_type shape, std::vector<float> const& values) {
-    std::string const& format = policy.at("out");
+    std::string const& format = policy.at("output_format");
     if (format == "f32") return emit(name, std::move(shape), values);
     if (format == "f16") return emit(name, std::move(shape), rounded<ratify::f16>(values));
     return emit(name, std::move(shape), rounded<ratify::bf16>(values));
@@ -76,22 +84,24 @@ class task {
   std::vector<output> outputs_;
 };
 
-/// An operation as ratify-run offers it.
+/// An operation as ratify-run offers it. Its keys come from the knobs of the policies that are built.
 struct operation {
   std::string name;
-  std::set<std::string> tensors;       ///< inputs, optional ones included
-  std::set<std::string> outputs;       ///< all it can have
-  std::set<std::string> numbers = {};  ///< metadata
-  std::vector<policy_key> keys = {};
+  std::set<std::string> tensors;  ///< inputs, optional ones included
+  std::set<std::string> outputs;  ///< all it can have
+  std::set<std::string> numbers;  ///< metadata
   void (*run)(task&) = nullptr;
   std::vector<built_policy> (*built)() = nullptr;
+  /// Knobs that the tensors and the metadata decide, and no key does.
+  std::set<std::string> decided = {};
+  /// Whether floating outputs are rounded to the key `output_format` at the edge.
+  bool rounds_outputs = true;
   /// Inputs that have no effect under a policy; nullptr: all have, under every one.
   std::set<std::string> (*idle)(settings const& policy) = nullptr;
 };
 
-/// Keys that several operations have.
-inline policy_key const arithmetic_key{"arithmetic", "ordered", {"ordered", "matrix"}};
-inline policy_key const out_key{"out", "f32", {"f32", "f16", "bf16"}};
+/// The keys of an operation, in the order of its knobs.
+std::vector<policy_key> keys_of(operation const& op);
 
 /// All operations: operations.cpp.
 std::vector<operation const*> const& operations();
@@ -100,43 +110,20 @@ std::vector<operation const*> const& operations();
 
 namespace detail {
 
-inline std::pair<std::string, std::string> describe_value(int value) {
-  return {std::to_string(value), std::to_string(value)};
-}
-template <class T>
-std::pair<std::string, std::string> describe_value(T value) {
-  ratify_examples::spelling const s = ratify_examples::spell(value);
-  return {s.key_value, s.source};
-}
-
 template <class Policy>
 built_policy describe() {
-  built_policy b;
-  std::string arguments;
-  Policy::knobs([&](char const* key, auto value) {
-    auto const [text, source] = describe_value(value);
-    b.knobs.emplace_back(key, text);
-    arguments += (arguments.empty() ? "" : ", ") + source;
-  });
-  std::string const operation = Policy::description.operation;
-  b.type = "ratify_examples::" + operation + "_p";
-  if (!arguments.empty()) b.type += "<" + arguments + ">";
-  b.header = Policy::description.header;
-  auto const add = [&](std::string kernel) {
-    kernel.replace(kernel.find('$'), 1, b.type);
-    b.kernels.push_back("ratify::detail::entry<ratify::detail::" + kernel + ">");
-  };
-  for (char const* const pattern : Policy::description.kernels)
-    if (pattern != nullptr) add(pattern);
-  if (b.kernels.empty()) add(operation + "_kernel<$>");
-  return b;
+  return {ratify::knob_settings<Policy>(), ratify::type_expression<Policy>(), Policy::knobs::header,
+          ratify::kernel_expressions<Policy>()};
 }
 
+/// Whether a policy has what is wanted of each knob that is named.
 template <class Policy>
 bool matches(settings const& wanted) {
-  bool all = true;
-  Policy::knobs([&](char const* key, auto value) { all = all && wanted.at(key) == describe_value(value).first; });
-  return all;
+  auto const knobs = ratify::knob_settings<Policy>();
+  return std::all_of(knobs.begin(), knobs.end(), [&](ratify::knob_setting const& k) {
+    auto const found = wanted.find(k.name);
+    return found == wanted.end() || found->second == k.value;
+  });
 }
 
 template <class... Policies>
@@ -147,6 +134,8 @@ std::vector<built_policy> describe_all(ratify_examples::policy_list<Policies...>
 template <class Policy>
 struct chosen {
   using policy = Policy;
+  template <template <class...> class Operation>
+  using operation = ratify::operation_with<Operation, Policy>;
 };
 
 template <class... Policies, class F>
@@ -162,18 +151,19 @@ std::vector<built_policy> built() {
   return detail::describe_all(List{});
 }
 
-/// Calls `f` with the policy of the list whose knobs are those wanted. `extra` adds what the tensors decide.
+/// Calls `f` with the first policy of the list whose knobs are those wanted; a knob that is not named may have any
+/// value. `decided` adds what the tensors decide. The key `output_format` is a knob of the policies only where
+/// `output_is_knob`; elsewhere outputs are rounded at the edge.
 /// @throws unsupported when none is built
 template <class List, class F>
-void with_policy(settings wanted, settings const& extra, F&& f) {
-  for (auto const& [key, value] : extra) wanted[key] = value;
+void with_policy(settings wanted, settings const& decided, F&& f, bool output_is_knob = false) {
+  if (!output_is_knob) wanted.erase("output_format");
+  for (auto const& [key, value] : decided) wanted[key] = value;
   if (detail::visit_policy(List{}, wanted, std::forward<F>(f))) return;
   std::string text;
   built_policy const any = built<List>().front();
-  for (auto const& [key, unused] : any.knobs) {
-    (void)unused;
-    text += " " + key + "=" + wanted.at(key);
-  }
+  for (ratify::knob_setting const& k : any.knobs)
+    if (auto const found = wanted.find(k.name); found != wanted.end()) text += " " + k.name + "=" + found->second;
   throw unsupported("no policy is built with" + text);
 }
 

@@ -8,7 +8,7 @@
 namespace ratify_run {
 namespace {
 
-/// Where each segment of rows ends, for `w_global` of more than one number.
+/// Where each segment of the rows of W ends, if `w_global` has more than one number.
 std::vector<int32_t> read_segment_ends(inputs const& in, operand const& w_global, int n) {
   if (in.text("segments") == nullptr) {
     if (w_global.shape[0] != 1)
@@ -38,7 +38,7 @@ void run(task& t) {
   operand const w_packed = t.in.tensor("w_packed", {dtype::u8}, 2),
                 w_scale = t.in.tensor("w_scale", {dtype::f8_e4m3}, 2);
   int const n = w_packed.extent(0);
-  // A K that is no multiple of 16 has consistent shapes too; whether it is built is the library's to say.
+  // A K that is no multiple of 16 has consistent shapes too; the library says whether it is built.
   auto const rounded = [&](int64_t found, int64_t part) { return found == k / part || found == (k + part - 1) / part; };
   if (!rounded(w_packed.shape[1], 2))
     throw bad_input("tensor 'w_packed': shape " + to_string(w_packed.shape) + ", must be [N, " + std::to_string(k / 2) +
@@ -52,7 +52,7 @@ void run(task& t) {
   operand const bias = has_bias ? t.in.tensor("bias", dtype::f32, {n}) : w_global;
 
   with_policy<ratify_examples::projection_policies>(t.policy, {}, [&](auto chosen) {
-    using operation_type = ratify::projection<typename decltype(chosen)::policy>;
+    using operation_type = typename decltype(chosen)::template operation<ratify::projection>;
     t.on.visit([&](auto& on) {
       using executor_type = std::decay_t<decltype(on)>;
       resident<float, executor_type> const there(on, load<float>(x, 1)), global(on, load_dense<float>(w_global)),
@@ -84,13 +84,7 @@ void run(task& t) {
 }  // namespace
 
 extern operation const projection;
-operation const projection{
-    "projection",
-    {"x", "w_packed", "w_scale", "w_global", "bias"},
-    {"y"},
-    {"segments"},
-    {arithmetic_key, out_key, {"split_k", "1", {}}, {"effective_scale", "fp16", {"fp16", "fp32"}}},
-    run,
-    built<ratify_examples::projection_policies>};
+operation const projection{"projection", {"x", "w_packed", "w_scale", "w_global", "bias"}, {"y"}, {"segments"},
+                           run,          built<ratify_examples::projection_policies>};
 
 }  // namespace ratify_run

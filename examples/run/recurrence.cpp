@@ -57,6 +57,7 @@ operands read_operands(inputs const& in) {
 struct selectors {
   std::vector<int32_t> slot, selector, fresh;     ///< slot: `initial_slot`, or `slot` in mode replay
   array<int32_t> snapshot;                        ///< mode snapshots
+  int snapshot_sets = 1;                          ///< mode snapshots
   std::vector<int32_t> ring_start, count, flush;  ///< mode replay
   operand ring_k, ring_u, ring_g;                 ///< mode replay
   int places = 0;                                 ///< mode replay: R
@@ -71,7 +72,12 @@ selectors read_snapshots(inputs const& in, rounds const& r, int64_t pool_slots) 
   if (snapshot.extent(0) != r.requests())
     throw bad_input("tensor 'snapshot_slot': shape " + to_string(snapshot.shape) + ", must be [" +
                     std::to_string(r.requests()) + ", T], a row for each request of query_start");
-  s.most_rows = snapshot.extent(1);
+  s.snapshot_sets = static_cast<int>(in.integer("snapshot_sets", 1, 1, 2));
+  int const named = snapshot.extent(1);
+  if (named % s.snapshot_sets != 0)
+    throw bad_input("tensor 'snapshot_slot': shape " + to_string(snapshot.shape) +
+                    ", must have an even number of columns for snapshot_sets 2");
+  s.most_rows = named / s.snapshot_sets;
   s.snapshot = load<int32_t>(snapshot, 1);
   s.selector = load_dense<int32_t>(in.tensor("selector", dtype::i32, {r.requests()}));
   s.fresh = read_fresh(in, r, s.slot, "selector", s.selector);
@@ -82,20 +88,25 @@ selectors read_snapshots(inputs const& in, rounds const& r, int64_t pool_slots) 
       throw bad_input("tensor 'query_start': request " + std::to_string(i) + " has " + std::to_string(r.rows(i)) +
                       " rows, must have at most T = " + std::to_string(s.most_rows) + " of 'snapshot_slot'");
     if (r.rows(i) == 0 || s.slot[at] == -1) continue;
-    if (s.selector[at] < 0 || s.selector[at] > s.most_rows)
-      bad_entry("selector", i, s.selector[at], "0 to T = " + std::to_string(s.most_rows));
+    int32_t const chosen = s.selector[at];
+    if (chosen < 0 || chosen > named)
+      bad_entry("selector", i, chosen, (s.snapshot_sets == 1 ? "0 to T = " : "0 to 2 T = ") + std::to_string(named));
     int32_t const* const row = s.snapshot.values.data() + i * s.snapshot.strides[0];
-    for (int j = 0; j < s.most_rows; ++j) {
-      int64_t const entry = int64_t{i} * s.most_rows + j;
+    // Of two sets of slots, the one that the selector does not name is written.
+    int const first = s.snapshot_sets == 2 && chosen >= 1 && chosen <= s.most_rows ? s.most_rows : 0;
+    for (int j = 0; j < named; ++j) {
+      int64_t const entry = int64_t{i} * named + j;
       if (row[j] < -1 || row[j] >= pool_slots) bad_entry("snapshot_slot", entry, row[j], range);
-      if (row[j] >= 0) used.write("snapshot_slot", entry, i, row[j]);
+      if (row[j] >= 0 && j >= first && j < first + s.most_rows) used.write("snapshot_slot", entry, i, row[j]);
     }
     if (!s.fresh.empty() && s.fresh[at] == 1) continue;
-    if (int32_t const chosen = s.selector[at]; chosen == 0) {
+    if (chosen == 0) {
       used.read("initial_slot", i, i, s.slot[at]);
     } else if (row[chosen - 1] < 0) {
-      bad_entry("snapshot_slot", int64_t{i} * s.most_rows + chosen - 1, row[chosen - 1],
+      bad_entry("snapshot_slot", int64_t{i} * named + chosen - 1, row[chosen - 1],
                 "a slot, because the selector of request " + std::to_string(i) + " starts from it");
+    } else {
+      used.read("snapshot_slot", int64_t{i} * named + chosen - 1, i, row[chosen - 1]);
     }
   }
   used.check();
@@ -107,6 +118,9 @@ selectors read_replay(inputs const& in, rounds const& r, int64_t pool_slots, ope
   s.slot = read_per_request(in, "slot", r, -1, pool_slots - 1);
   s.ring_k = in.tensor("ring_k", {dtype::f32}, 4);
   s.places = s.ring_k.extent(1);
+  if (s.places == 0)
+    throw bad_input("tensor 'ring_k': shape " + to_string(s.ring_k.shape) +
+                    ", must have places for kept rows in a slot");
   shape_type const k = {pool_slots, s.places, o.key_heads, o.key_dim};
   if (s.ring_k.shape != k)
     throw bad_input("tensor 'ring_k': shape " + to_string(s.ring_k.shape) + ", must be " + to_string(k) +
@@ -147,6 +161,16 @@ selectors read_read(inputs const& in, rounds const& r, int64_t pool_slots) {
   return s;
 }
 
+/// A pool, with room for one slot where it has none: a launch wants a pool, of which retired requests use nothing.
+array<float> load_pool(operand const& pool, size_t dense) {
+  auto loaded = load<float>(pool, dense);
+  if (pool.shape[0] == 0) {
+    shape_type const slot(pool.shape.begin() + 1, pool.shape.end());
+    loaded.values.resize(static_cast<size_t>(std::max<int64_t>(1, elements_of(slot, pool.name))));
+  }
+  return loaded;
+}
+
 /// A tensor with slots outermost, dense inside a slot.
 template <class Executor>
 ratify::rows_view<float> by_slot(resident<float, Executor> const& r) {
@@ -174,12 +198,12 @@ void run(task& t) {
                           {"l2norm", std::to_string(t.in.integer("l2norm", 0, 0, 1))}};
 
   with_policy<ratify_examples::recurrence_policies>(t.policy, extra, [&](auto chosen) {
-    using policy = typename decltype(chosen)::policy;
+    using operation_type = typename decltype(chosen)::template operation<ratify::recurrence>;
+    using policy = typename operation_type::policy;
     t.on.visit([&](auto& on) {
       using executor_type = std::decay_t<decltype(on)>;
-      using operation_type = ratify::recurrence<policy>;
       resident<float, executor_type> const first(on, o.memory[0]), second(on, o.memory[1]), third(on, o.memory[2]),
-          g_there(on, load_dense<float>(g)), beta_there(on, load_dense<float>(beta)), states(on, load<float>(pool, 3));
+          g_there(on, load_dense<float>(g)), beta_there(on, load_dense<float>(beta)), states(on, load_pool(pool, 3));
       resident<int32_t, executor_type> const slot(on, s.slot), fresh(on, s.fresh), starts(on, r.start);
       shape_type const shape = {o.rows, o.value_heads, o.value_dim};
       auto const out = room(on, shape, "out");
@@ -205,9 +229,9 @@ void run(task& t) {
       p.requests = r.requests();
       p.key_heads = o.key_heads;
       p.value_heads = o.value_heads;
-      p.max_rows = s.most_rows;
+      p.max_rows = std::max(1, s.most_rows);
       p.scale = static_cast<float>(scale);
-      p.slots = pool.shape[0];
+      p.pool_slots = std::max<int64_t>(1, pool.shape[0]);
       auto const finish = [&] {
         launch<operation_type>(on, p);
         t.emit_rounded("out", shape, out.read(on));
@@ -218,11 +242,12 @@ void run(task& t) {
         p.initial_slot = slot.data();
         p.selector = selector.data();
         p.snapshot_slot = snapshot.rows();
+        p.snapshot_sets = s.snapshot_sets;
         finish();
       } else if constexpr (policy::mode == ratify::recurrence_mode::replay) {
         resident<int32_t, executor_type> const ring_start(on, s.ring_start), count(on, s.count), flush(on, s.flush);
-        resident<float, executor_type> const k(on, load<float>(s.ring_k, 3)), u(on, load<float>(s.ring_u, 3)),
-            rate(on, load<float>(s.ring_g, 2));
+        resident<float, executor_type> const k(on, load_pool(s.ring_k, 3)), u(on, load_pool(s.ring_u, 3)),
+            rate(on, load_pool(s.ring_g, 2));
         p.slot = slot.data();
         p.ring_start = ring_start.data();
         p.ring_count = count.data();
@@ -261,14 +286,12 @@ operation const recurrence{
     {"q", "k", "v", "mixed", "g", "beta", "state_pool", "query_start", "fresh", "initial_slot", "snapshot_slot",
      "selector", "slot", "ring_k", "ring_u", "ring_g", "ring_start", "ring_count", "flush"},
     {"out", "state_pool", "ring_k", "ring_u", "ring_g"},
-    {"scale", "l2norm", "q_offset", "k_offset", "v_offset", "key_heads", "key_dim", "value_heads", "value_dim"},
-    {arithmetic_key,
-     out_key,
-     {"mode", "snapshots", {"snapshots", "replay", "read"}},
-     {"state_layout", "kv", {"kv", "vk"}},
-     {"value_block", std::to_string(ratify::recurrence_policy::value_block), {}}},
+    {"scale", "l2norm", "q_offset", "k_offset", "v_offset", "key_heads", "key_dim", "value_heads", "value_dim",
+     "snapshot_sets"},
     run,
     built<ratify_examples::recurrence_policies>,
+    {"key_dim", "value_dim", "l2norm"},
+    true,
     idle};
 
 }  // namespace ratify_run
