@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-/// From logits to emitted tokens: 8 rows of 248320 FP32 logits, top_k 20, top_p 0.95, temperature 1.
+/// From logits to emitted tokens: 8 rows of 248320 FP32 logits of one request, temperature 1, top_p 0.95, and top_k 20
+/// unless the shape says that either is off.
 #include <bench/card.hpp>
 #include <bench/harness.hpp>
+#include <bench/policies.hpp>
 #include <ratify/acceptance.cuh>
 
 namespace bench {
 namespace {
 
-struct rejection_policy : ratify::acceptance_policy {
-  static constexpr auto rule = ratify::acceptance_rule::rejection;
-};
+using coupled = ratify::acceptance<>;
+using rejection = ratify::acceptance<ratify::rule<ratify::acceptance_rule::rejection>>;
 
 constexpr int rows = 8, drafts = rows - 1, candidates = 16, vocabulary = 248320;
 
 struct operands {
-  operands(card const& on, int32_t k)
+  operands(card const& on, int32_t k, float p)
       : sets(rotated_sets(on, 4.0 * rows * vocabulary)),
         logits(on, static_cast<size_t>(sets) * rows * vocabulary, logit{}),
         top_k(std::vector<int32_t>{k}),
         limit(std::vector<int32_t>{rows}),
         starts(std::vector<int32_t>{0, rows}),
         out(static_cast<size_t>(3 * rows)),
-        top_p(std::vector<float>{0.95f}),
+        top_p(std::vector<float>{p}),
         temperature(std::vector<float>{1}),
         seed(std::vector<int64_t>{7}) {
     std::vector<int32_t> d, c;
@@ -33,14 +34,12 @@ struct operands {
     draft = buffer<int32_t>(d);
     candidate = buffer<int32_t>(c);
     q = buffer<float>(on, c.size(), uniform<float>{0.01f, 1});
-    using type = ratify::acceptance<ratify::acceptance_policy>;
-    scratch = buffer<unsigned char>(
-        type::workspace_bytes(params<ratify::acceptance_policy>(0), ratify::cuda_executor(on.stream)));
+    scratch = buffer<unsigned char>(rejection::workspace_bytes(params<rejection>(0), ratify::cuda_executor(on.stream)));
   }
 
-  template <class Policy>
-  ratify::acceptance_params<Policy> params(int set) const {
-    ratify::acceptance_params<Policy> p{};
+  template <class Operation>
+  typename Operation::params params(int set) const {
+    typename Operation::params p{};
     p.logits = {logits.data() + int64_t{set} * rows * vocabulary, vocabulary};
     p.query_start = starts.data();
     p.draft = {draft.data() + set * drafts, drafts};
@@ -54,7 +53,7 @@ struct operands {
     p.accepted = p.emitted + 1;
     p.finish = p.emitted + 2;
     p.row_status = out.data() + 2 * rows;
-    if (Policy::rule == ratify::acceptance_rule::rejection) {
+    if (std::is_same_v<Operation, rejection>) {
       p.draft_candidates = {candidate.data() + set * drafts * candidates, drafts * candidates, candidates};
       p.draft_candidate_q = {q.data() + set * drafts * candidates, drafts * candidates, candidates};
       p.candidates = candidates;
@@ -74,32 +73,31 @@ struct operands {
   buffer<unsigned char> scratch;
 };
 
-template <class Policy>
-void one_case(card const& on, options const& how, report& to, char const* what, int32_t top_k) {
+template <class Operation>
+void one_case(card const& on, options const& settings, report& to, char const* what, int32_t top_k, float top_p) {
   measurement m;
   m.operation = "acceptance";
   m.shape = std::string("8x248320 ") + what;
-  if (!how.wants_shape(m.shape)) return;
-  ratify::cuda_executor gpu(on.stream, {how.programmatic});
-  operands const o(on, top_k);
+  if (!settings.wants_shape(m.shape)) return;
+  ratify::cuda_executor gpu(on.stream, {settings.programmatic});
+  operands const o(on, top_k, top_p);
   m.bytes = 4.0 * rows * vocabulary;
   m.rotated_bytes = m.bytes * o.sets;
-  using type = ratify::acceptance<Policy>;
-  check(type::can_launch(o.params<Policy>(0), gpu));
-  measure(m, on,
-          {{what, "logit_format f32",
-            [&](int set) {
-              check(type::launch(o.params<Policy>(set), {o.scratch.data(), o.scratch.size()}, gpu));
-            }}},
-          o.sets, how, to);
+  check(Operation::can_launch(o.params<Operation>(0), gpu));
+  auto const launch = [&](int set) {
+    check(Operation::launch(o.params<Operation>(set), {o.scratch.data(), o.scratch.size()}, gpu));
+  };
+  measure(m, on, {{name_of<Operation>(), launch}}, o.sets, settings, to);
 }
 
 }  // namespace
 
-void acceptance(card const& on, options const& how, report& to) {
-  one_case<ratify::acceptance_policy>(on, how, to, "coupled", 20);
-  one_case<rejection_policy>(on, how, to, "rejection", 20);
-  one_case<ratify::acceptance_policy>(on, how, to, "coupled, top_k off", 0);
+void acceptance(card const& on, options const& settings, report& to) {
+  one_case<coupled>(on, settings, to, "coupled", 20, 0.95f);
+  one_case<rejection>(on, settings, to, "rejection", 20, 0.95f);
+  one_case<coupled>(on, settings, to, "coupled, top_k off", 0, 0.95f);
+  one_case<rejection>(on, settings, to, "rejection, top_k off", 0, 0.95f);
+  one_case<coupled>(on, settings, to, "coupled, top_k and top_p off", 0, 1.0f);
 }
 
 }  // namespace bench

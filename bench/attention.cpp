@@ -12,16 +12,17 @@ namespace bench {
 namespace {
 
 using ratify::decoder_revision;
-using control_policy = attention_policy<decoder_revision::bit_fields, 1>;
-using shift_policy = attention_policy<decoder_revision::fp16_shift, 8>;
-using native_policy = attention_policy<decoder_revision::native, 8>;
-using wide_policy = attention_policy<decoder_revision::fp16_shift, 8, 1024>;
+using control = ratify::attention<ratify::decoder<decoder_revision::bit_fields>, ratify::pv_unroll<1>>;
+using shift = ratify::attention<ratify::decoder<decoder_revision::fp16_shift>, ratify::pv_unroll<8>>;
+using native = ratify::attention<ratify::decoder<decoder_revision::native>, ratify::pv_unroll<8>>;
+using wide = ratify::attention<ratify::decoder<decoder_revision::fp16_shift>, ratify::pv_unroll<8>,
+                               ratify::partition_width<1024>>;
 
 struct heads {
   int q, kv;
 };
 
-/// All operand sets of one case: one pool of pages, of which each set has its own.
+/// All operand sets of one case. The pages of all sets lie in one pool.
 struct operands {
   static constexpr int rows = 8, head_dim = 256, page_size = 64, capacity = 262144, table = capacity / page_size;
 
@@ -37,7 +38,7 @@ struct operands {
         context_len(std::vector<int32_t>{tokens}),
         query_start(std::vector<int32_t>{0, rows}),
         scale(std::vector<float>{0.25f}) {
-    // Pages in no order, as an allocator that has run for a while hands them out.
+    // Pages in random order, as an allocator that has run for a while hands them out.
     std::vector<int32_t> order(static_cast<size_t>(sets) * static_cast<size_t>(pages()));
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), std::mt19937(1));
@@ -52,10 +53,10 @@ struct operands {
   size_t pool() const { return static_cast<size_t>(sets) * static_cast<size_t>(tokens * h.kv) * head_dim; }
   size_t q_elements() const { return static_cast<size_t>(rows) * static_cast<size_t>(h.q) * head_dim; }
 
-  template <class Policy>
-  ratify::attention_params<Policy> params(int set) const {
+  template <class Operation>
+  typename Operation::params params(int set) const {
     int64_t const token = int64_t{h.kv} * head_dim;
-    ratify::attention_params<Policy> p{};
+    typename Operation::params p{};
     p.q = {q.data() + static_cast<size_t>(set) * q_elements(), int64_t{h.q} * head_dim, head_dim};
     p.k_pages = {k.data(), page_size * token, token, head_dim};
     p.v_pages = {v.data(), page_size * token, token, head_dim};
@@ -70,6 +71,7 @@ struct operands {
     p.kv_heads = h.kv;
     p.page_size = page_size;
     p.max_pages = table;
+    p.pool_pages = int64_t{sets} * pages();
     p.max_context = p.total_context = capacity;
     p.softmax_scale = 1.0f / 16;
     return p;
@@ -88,30 +90,26 @@ struct operands {
 
 }  // namespace
 
-void attention(card const& on, options const& how, report& to) {
-  ratify::cuda_executor gpu(on.stream, {how.programmatic});
+void attention(card const& on, options const& settings, report& to) {
+  ratify::cuda_executor gpu(on.stream, {settings.programmatic});
   for (heads h : {heads{12, 2}, heads{24, 4}})
     for (int tokens : {1024, 4096, 16384, 65536, 262144}) {
       measurement m;
       m.operation = "attention";
       m.shape = "hq" + std::to_string(h.q) + "/hkv" + std::to_string(h.kv) + " " + std::to_string(tokens) + " tokens";
-      if (!how.wants_shape(m.shape)) continue;
+      if (!settings.wants_shape(m.shape)) continue;
       operands const o(on, h, tokens);
       m.bytes = o.set_bytes + static_cast<double>(o.q_elements()) * (2 + 4);
       m.rotated_bytes = m.bytes * o.sets;
-      buffer<unsigned char> scratch(
-          ratify::attention<control_policy>::workspace_bytes(o.params<control_policy>(0), gpu));
-      auto const with = [&](auto policy, char const* name) {
-        using type = ratify::attention<decltype(policy)>;
-        check(type::can_launch(o.params<decltype(policy)>(0), gpu));
-        return arm{name, describe(policy), [&](int set) {
-                     check(type::launch(o.params<decltype(policy)>(set), {scratch.data(), scratch.size()}, gpu));
+      buffer<unsigned char> scratch(control::workspace_bytes(o.params<control>(0), gpu));
+      auto const with = [&](auto operation) {
+        using type = decltype(operation);
+        check(type::can_launch(o.params<type>(0), gpu));
+        return arm{name_of<type>(), [&](int set) {
+                     check(type::launch(o.params<type>(set), {scratch.data(), scratch.size()}, gpu));
                    }};
       };
-      measure(m, on,
-              {with(control_policy{}, "revision 1, unroll 1"), with(shift_policy{}, "revision 2, unroll 8"),
-               with(native_policy{}, "native, unroll 8"), with(wide_policy{}, "revision 2, unroll 8, width 1024")},
-              o.sets, how, to);
+      measure(m, on, {with(control{}), with(shift{}), with(native{}), with(wide{})}, o.sets, settings, to);
     }
 }
 

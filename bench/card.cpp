@@ -5,7 +5,8 @@
 namespace bench {
 namespace {
 
-/// Reads everything once, 64 bytes in flight a thread; the sum keeps the loads alive.
+/// Reads everything once, with `Unroll` loads of 16 bytes in flight per thread. The sum keeps the compiler from
+/// removing the loads.
 template <int Unroll>
 __global__ void __launch_bounds__(512) read_kernel(uint4 const* from, size_t n, uint32_t* sink) {
   uint32_t sum = 0;
@@ -22,7 +23,7 @@ __global__ void __launch_bounds__(512) read_kernel(uint4 const* from, size_t n, 
   if (sum == 0x12345678u) *sink = sum;
 }
 
-/// One block, one warp: what a dependent launch costs in a graph when it does nothing.
+/// For one block of one warp: shows what a dependent launch that does nothing costs in a graph.
 __global__ void empty_kernel() {}
 
 }  // namespace
@@ -35,7 +36,7 @@ report first_report(card const& on) {
             {"multiprocessors", std::to_string(on.multiprocessors)},
             {"l2_bytes", std::to_string(on.l2_bytes)}});
 
-  // As much as no cache holds; the best of grids and unrolls is what the card can do.
+  // More than any cache holds. The best of several grids and unrolls is taken for what the card can do.
   size_t const bytes = std::min<size_t>(size_t{4} << 30, on.free_bytes / 4);
   buffer<uint4> data(bytes / sizeof(uint4));
   check(cudaMemsetAsync(data.data(), 0x5a, data.bytes(), on.stream));

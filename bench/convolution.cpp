@@ -2,20 +2,21 @@
 /// The causal depthwise convolution: batch 1, 8 rows, width 4, SiLU.
 #include <bench/card.hpp>
 #include <bench/harness.hpp>
+#include <bench/policies.hpp>
 #include <ratify/convolution.cuh>
 
 namespace bench {
 
-void convolution(card const& on, options const& how, report& to) {
-  using type = ratify::convolution<ratify::convolution_policy>;
-  ratify::cuda_executor gpu(on.stream, {how.programmatic});
+void convolution(card const& on, options const& settings, report& to) {
+  using type = ratify::convolution<>;
+  ratify::cuda_executor gpu(on.stream, {settings.programmatic});
   constexpr int rows = 8, width = 4, places = width - 1 + rows;
   for (int channels : {5120, 10240}) {
     measurement m;
     m.operation = "convolution";
     m.shape = std::to_string(channels) + " channels";
-    if (!how.wants_shape(m.shape)) continue;
-    // x once, out once, the window before the round, the window and the round's inputs afterwards.
+    if (!settings.wants_shape(m.shape)) continue;
+    // x, out, the window before the round, the window with the round's inputs after it, and the weights.
     m.bytes = 2.0 * channels * (rows + rows + width - 1 + places + width);
     int const sets = rotated_sets(on, m.bytes);
     m.rotated_bytes = m.bytes * sets;
@@ -32,6 +33,7 @@ void convolution(card const& on, options const& how, report& to) {
       p.weight = weight.data() + at * width;
       p.window_pool = pool.data() + at * places;
       p.slot_stride = int64_t{places} * channels;
+      p.pool_slots = 1;
       p.slot = p.kept = zero.data();
       p.query_start = starts.data();
       p.out = {out.data() + at * rows, channels};
@@ -41,7 +43,7 @@ void convolution(card const& on, options const& how, report& to) {
       p.max_rows = rows;
       check(type::launch(p, {}, gpu));
     };
-    measure(m, on, {{"default", "width 4, silu, f16", launch}}, sets, how, to);
+    measure(m, on, {{name_of<type>(), launch}}, sets, settings, to);
   }
 }
 

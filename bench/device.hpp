@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The card a measurement runs on: its memory, random contents for it, and how fast it reads.
+/// The card that a measurement runs on, its memory, and random contents for it.
 #pragma once
 
 #include <cuda_runtime.h>
-#include <ratify/detail/machine/launch.cuh>
+#include <ratify/cuda.cuh>
 #include <ratify/numeric.hpp>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ inline void check(ratify::status const& s) {
   if (!s) throw std::runtime_error(s.reason());
 }
 
-/// The current device and the stream everything runs in.
+/// The first CUDA device, and the stream in which everything runs.
 struct card {
   cudaStream_t stream = nullptr;
   std::string name;
@@ -56,7 +56,7 @@ struct card {
   void wait() const { check(cudaStreamSynchronize(stream)); }
 };
 
-/// 32 well mixed bits of a place and a seed (the finaliser of MurmurHash3 over 64 bits).
+/// 32 well mixed bits for an index and a seed (the finaliser of MurmurHash3 over 64 bits).
 __host__ __device__ inline uint32_t random_bits(uint64_t i, uint64_t seed) {
   uint64_t z = i * 0x9e3779b97f4a7c15ull + seed * 0xd1b54a32d192ed03ull + 0x2545f4914f6cdd1dull;
   z = (z ^ (z >> 33)) * 0xff51afd7ed558ccdull;
@@ -64,7 +64,7 @@ __host__ __device__ inline uint32_t random_bits(uint64_t i, uint64_t seed) {
   return static_cast<uint32_t>(z >> 32);
 }
 
-/// Values uniform in low..high, rounded to the format; codes of NaN do not come up.
+/// Uniform values from `low` to `high`, rounded to the format. NaN does not occur.
 template <class T>
 struct uniform {
   float low, high;
@@ -76,7 +76,7 @@ struct uniform {
 struct any_byte {
   __device__ uint8_t operator()(uint32_t bits) const { return static_cast<uint8_t>(bits >> 24); }
 };
-/// Logits as models give them: a bell of so many, and a few of each thousand that stand out.
+/// Logits as models give them: most are distributed like a bell, and one in 4096 is much larger.
 struct logit {
   __device__ float operator()(uint32_t bits) const {
     float sum = 0;
@@ -119,7 +119,7 @@ class buffer {
     fill_kernel<<<on.multiprocessors * 8, 256, 0, on.stream>>>(p_.get(), n_, seed, value);
     check(cudaGetLastError());
   }
-  /// Each buffer its own contents.
+  /// With a seed of its own for each call.
   template <class Value>
   void fill(card const& on, Value value) {
     static uint64_t seed = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Paired measurement on a card: arms named by policy alternate inside one process, each sample a replay of a captured
-/// graph of launches over operand sets that together exceed the card's L2 cache twice over. bench/run.py starts such a
-/// process several times and makes the table.
+/// Paired measurement on a card: the arms of a case, each with a policy of its own, alternate inside one process. A
+/// sample is one replay of a captured graph of launches over operand sets that together hold more than twice what the
+/// card's L2 cache does. bench/run.py starts such a process several times and makes the table.
 #pragma once
 
 #include <bench/device.hpp>
@@ -17,12 +17,11 @@ namespace bench {
 
 /// One way to do the work of a case. `launch(set)` enqueues it once over the operands of that set.
 struct arm {
-  std::string name;
-  std::string policy;  ///< the knobs in words
+  named_policy name;
   std::function<void(int)> launch;
 };
 
-/// Launches captured once; a replay is timed by events around it.
+/// Launches that are captured once and replayed; events around a replay time it.
 class graph {
  public:
   template <class Enqueue>
@@ -48,7 +47,7 @@ class graph {
   }
 
   size_t nodes() const { return nodes_; }
-  /// Microseconds of one replay, alone on the card.
+  /// Replays once and waits. @return microseconds
   double replay() {
     check(cudaEventRecord(begin_, stream_));
     check(cudaGraphLaunch(ready_, stream_));
@@ -58,7 +57,7 @@ class graph {
     check(cudaEventElapsedTime(&milliseconds, begin_, end_));
     return 1e3 * static_cast<double>(milliseconds);
   }
-  /// Replays for at least so long, three times at least; the last one's microseconds.
+  /// Replays for at least `microseconds`, and at least three times. @return microseconds of the last replay
   double warm(double microseconds) {
     double last = 0, sum = 0;
     for (int i = 0; i < 3 || sum < microseconds; ++i) sum += last = replay();
@@ -71,17 +70,17 @@ class graph {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
-/// How many operand sets of so many bytes exceed twice the L2 cache.
+/// The number of operand sets, of this many bytes each, that together hold more than twice what the L2 cache does.
 inline int rotated_sets(card const& on, double bytes_of_a_set) {
   return std::max(2, static_cast<int>(std::ceil(2.2 * static_cast<double>(on.l2_bytes) / bytes_of_a_set)));
 }
 
-/// Alternates two graphs: control first in even pairs, second in odd ones. Fewer pairs where they would take longer
-/// than the options allow, 5 at least.
-inline comparison alternate(graph& control, graph& candidate, int launches, options const& how) {
-  double const warm = 1e3 * how.warm_up_ms;
+/// Alternates two graphs: the control runs first in even pairs and second in odd ones. Takes fewer pairs, but at least
+/// 5, if all of them would take longer than the options allow.
+inline comparison alternate(graph& control, graph& candidate, int launches, options const& settings) {
+  double const warm = 1e3 * settings.warm_up_ms;
   double const pair = control.warm(warm) + candidate.warm(warm);
-  int const pairs = std::max(5, std::min(how.pairs, static_cast<int>(1e6 * how.case_seconds / pair)));
+  int const pairs = std::max(5, std::min(settings.pairs, static_cast<int>(1e6 * settings.case_seconds / pair)));
   comparison c;
   for (int i = 0; i < pairs; ++i) {
     double const early = i % 2 == 0 ? control.replay() : candidate.replay();
@@ -92,35 +91,34 @@ inline comparison alternate(graph& control, graph& candidate, int launches, opti
   return c;
 }
 
-/// Measures one case: the first arm is the control, each other arm is paired with it; a single arm is timed alone.
+/// Measures one case: the first arm is the control, and each other arm is paired with it. A single arm is timed alone.
 /// @param sets operand sets that the launches go through in turn
-/// @param bytes that one launch has to move
-inline void measure(measurement m, card const& on, std::vector<arm> const& arms, int sets, options const& how,
+inline void measure(measurement m, card const& on, std::vector<arm> const& arms, int sets, options const& settings,
                     report& to) {
   m.sets = sets;
   auto const capture = [&](arm const& a, int launches) {
-    a.launch(0);  // loads its code, which a capture must not do
+    a.launch(0);  // loads the code, which must not happen during a capture
     on.wait();
     return std::make_unique<graph>(on.stream, [&] {
       for (int i = 0; i < launches; ++i) a.launch(i % sets);
     });
   };
-  // Every set once, and so often that a sample takes half a millisecond.
+  // Every set the same number of times, so that a sample takes at least half a millisecond.
   double const once = capture(arms[0], sets)->warm(0);
   m.launches = sets * std::max(1, static_cast<int>(std::ceil(500 / once)));
   auto const control = capture(arms[0], m.launches);
-  m.control = {arms[0].name, arms[0].policy};
+  m.control = arms[0].name;
   if (arms.size() == 1) {
-    double const warm = control->warm(1e3 * how.warm_up_ms);
+    double const warm = control->warm(1e3 * settings.warm_up_ms);
     comparison alone;
-    int const samples = std::max(5, std::min(how.pairs, static_cast<int>(1e6 * how.case_seconds / warm)));
+    int const samples = std::max(5, std::min(settings.pairs, static_cast<int>(1e6 * settings.case_seconds / warm)));
     for (int i = 0; i < samples; ++i) alone.control_us.push_back(control->replay() / m.launches);
     m.comparisons.push_back(std::move(alone));
   }
   for (size_t i = 1; i < arms.size(); ++i) {
     auto const candidate = capture(arms[i], m.launches);
-    m.comparisons.push_back(alternate(*control, *candidate, m.launches, how));
-    m.comparisons.back().candidate = {arms[i].name, arms[i].policy};
+    m.comparisons.push_back(alternate(*control, *candidate, m.launches, settings));
+    m.comparisons.back().candidate = arms[i].name;
   }
   to.add(std::move(m));
 }

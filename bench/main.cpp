@@ -16,14 +16,14 @@ int main(int argc, char** argv) {
                              {"acceptance", bench::acceptance},   {"glue", bench::glue}};
     std::vector<std::string> names;
     for (auto const& o : all) names.push_back(o.name);
-    bench::options how;
-    how.read(argc, argv, names);
+    bench::options settings;
+    settings.read(argc, argv, names);
     bench::card const on;
     bench::report to = bench::first_report(on);
-    to.fact("programmatic_dependent_launch", how.programmatic ? "on" : "off");
+    to.fact("programmatic_dependent_launch", settings.programmatic ? "on" : "off");
     for (auto const& o : all)
-      if (how.wants(o.name)) o.run(on, how, to);
-    to.write(how.json);
+      if (settings.wants(o.name)) o.run(on, settings, to);
+    to.write(settings.json);
     return 0;
   } catch (std::exception const& e) {
     std::fprintf(stderr, "ratify-bench: %s\n", e.what());

@@ -1,86 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The arms: policies of the operations as the round launches them, and their knobs in words.
+/// How results name policies, and the operations that the arms of a round consist of.
 #pragma once
 
-#include <ratify/acceptance_policy.hpp>
-#include <ratify/activation_policy.hpp>
-#include <ratify/attention_policy.hpp>
-#include <ratify/cache_policy.hpp>
-#include <ratify/convolution_policy.hpp>
-#include <ratify/embedding_policy.hpp>
-#include <ratify/normalization_policy.hpp>
-#include <ratify/projection_policy.hpp>
-#include <ratify/recurrence_policy.hpp>
+#include <bench/report.hpp>
+#include <common/round_operations.hpp>
+#include <ratify/describe.hpp>
 
 #include <string>
-#include <type_traits>
 
 namespace bench {
 
-template <ratify::decoder_revision Revision, int Unroll, int Width = ratify::attention_policy::partition_width>
-struct attention_policy : ratify::attention_policy {
-  using kv_format = ratify::e4m3;
-  using out_format = float;
-  static constexpr int head_dim = 256;
-  static constexpr int partition_width = Width;
-  static constexpr int pv_unroll = Unroll;
-  static constexpr auto decoder = Revision;
-};
-
-template <ratify::recurrence_mode Mode, int ValueBlock>
-struct recurrence_policy : ratify::recurrence_policy {
-  static constexpr auto mode = Mode;
-  static constexpr int value_block = ValueBlock;
-};
-
-template <int SplitK, class Output>
-struct projection_policy : ratify::projection_policy {
-  using output_format = Output;
-  static constexpr int split_k = SplitK;
-};
-
-struct embedding_policy : ratify::embedding_policy {};
-
-struct norm_policy : ratify::rmsnorm_policy {
-  using input_format = float;
-  using weight_format = float;
-};
-
-struct rotary_policy : ratify::qk_norm_rotary_policy {
-  using weight_format = float;
-};
-
-struct output_gate_policy : ratify::sigmoid_gate_policy {
-  using input_format = float;
-};
-
-template <class T>
-std::string format_name() {
-  if (std::is_same_v<T, float>) return "f32";
-  if (std::is_same_v<T, ratify::f16>) return "f16";
-  if (std::is_same_v<T, ratify::e4m3>) return "e4m3";
-  return "other";
+/// The knobs that differ from their defaults as the name, and every knob with its value beside it, because a default
+/// may change later.
+template <class Operation>
+named_policy name_of() {
+  using policy = typename Operation::policy;
+  std::string every;
+  for (auto const& knob : ratify::knob_settings<policy>())
+    every += (every.empty() ? "" : ", ") + knob.name + " " + knob.value;
+  return {ratify::describe<policy>(), every};
 }
 
-inline std::string describe(ratify::decoder_revision r) {
-  return r == ratify::decoder_revision::native ? "native" : std::to_string(static_cast<int>(r));
+/// Parts of K that each projection sums apart: the counts that were fastest for 8 rows at the shapes of TP 1 and TP 2.
+template <example::part Where>
+constexpr int split_k_of() {
+  switch (Where) {
+    case example::part::gate_up:
+      return 7;
+    case example::part::down:
+      return 8;
+    case example::part::attention_in:
+      return 5;
+    case example::part::head:
+      return 4;
+    default:
+      return 9;
+  }
 }
-inline std::string describe(ratify::recurrence_mode m) {
-  return m == ratify::recurrence_mode::snapshots ? "snapshots" : m == ratify::recurrence_mode::read ? "read" : "replay";
+
+/// The operations of one arm. No bit depends on what arms differ in.
+template <ratify::decoder_revision Decoder, int Unroll, int ValueBlock>
+struct round_arm : example::round_operations<> {
+  template <example::part Where>
+  using projection =
+      ratify::projection<ratify::output_format<example::projected_format<Where>>, ratify::split_k<split_k_of<Where>()>>;
+  using attention = ratify::attention<ratify::decoder<Decoder>, ratify::pv_unroll<Unroll>>;
+  using recurrence = ratify::recurrence<ratify::value_block<ValueBlock>>;
+};
+using control_arm = round_arm<ratify::decoder_revision::bit_fields, 1, 8>;
+using candidate_arm = round_arm<ratify::decoder_revision::fp16_shift, 8, 2>;
+/// The fastest of what is built today, on the card that docs/performance.md names.
+using fastest_arm = round_arm<ratify::decoder_revision::native, 8, 16>;
+
+inline std::string name_of_part(example::part id) {
+  example::part_name const& name = example::part_names[static_cast<int>(id)];
+  return name.operation + (*name.place == '\0' ? "" : std::string(" ") + name.place);
 }
-template <ratify::decoder_revision Revision, int Unroll, int Width>
-std::string describe(attention_policy<Revision, Unroll, Width>) {
-  using p = attention_policy<Revision, Unroll, Width>;
-  return "head_dim " + std::to_string(p::head_dim) + ", partition_width " + std::to_string(p::partition_width) +
-         ", decoder " + describe(Revision) + ", pv_unroll " + std::to_string(Unroll) + ", kv_format e4m3";
+
+template <class Arm, example::part... Where>
+std::string name_projections() {
+  std::string text;
+  ((text += "; " + name_of_part(Where) + ": " + name_of<typename Arm::template projection<Where>>().policy), ...);
+  return text;
 }
-template <ratify::recurrence_mode Mode, int ValueBlock>
-std::string describe(recurrence_policy<Mode, ValueBlock>) {
-  return "mode " + describe(Mode) + ", value_block " + std::to_string(ValueBlock) + ", state_layout kv, l2norm";
-}
-template <int SplitK, class Output>
-std::string describe(projection_policy<SplitK, Output>) {
-  return "split_k " + std::to_string(SplitK) + ", effective_scale fp16, output_format " + format_name<Output>();
+
+template <class Arm>
+named_policy name_of_arm() {
+  using example::part;
+  auto const attention = name_of<typename Arm::attention>(), recurrence = name_of<typename Arm::recurrence>();
+  return {attention.name + ", " + recurrence.name,
+          "attention: " + attention.policy + "; recurrence: " + recurrence.policy +
+              name_projections<Arm, part::gdn_in, part::gdn_out, part::attention_in, part::attention_out, part::gate_up,
+                               part::down, part::head>()};
 }
 
 }  // namespace bench

@@ -3,18 +3,20 @@
 #include <bench/card.hpp>
 #include <bench/harness.hpp>
 #include <bench/policies.hpp>
+#include <bench/shape.hpp>
 #include <ratify/projection.cuh>
 
 namespace bench {
 namespace {
 
-template <int SplitK>
-void one_case(card const& on, options const& how, report& to, int n, int k) {
+/// One weight matrix, with K summed as a whole and in the parts that the round takes there.
+template <example::part Where>
+void one_case(card const& on, options const& settings, report& to, int n, int k) {
   measurement m;
   m.operation = "projection";
   m.shape = std::to_string(n) + "x" + std::to_string(k);
-  if (!how.wants_shape(m.shape)) return;
-  ratify::cuda_executor gpu(on.stream, {how.programmatic});
+  if (!settings.wants_shape(m.shape)) return;
+  ratify::cuda_executor gpu(on.stream, {settings.programmatic});
   constexpr int rows = 8;
   size_t const wide = static_cast<size_t>(n), deep = static_cast<size_t>(k);
   double const weights = static_cast<double>(n) * k * 9 / 16;
@@ -27,9 +29,9 @@ void one_case(card const& on, options const& how, report& to, int n, int k) {
   buffer<float> const global(std::vector<float>{0.0048f});
   buffer<ratify::f16> const x(on, all * deep * rows, uniform<ratify::f16>{-1, 1});
   buffer<ratify::f16> const y(all * wide * rows);
-  auto const with = [&](auto policy) {
-    using type = ratify::projection<decltype(policy)>;
-    return arm{"split_k " + std::to_string(decltype(policy)::split_k), describe(policy), [&](int set) {
+  auto const with = [&](auto operation) {
+    using type = decltype(operation);
+    return arm{name_of<type>(), [&](int set) {
                  size_t const s = static_cast<size_t>(set);
                  typename type::params p{};
                  p.x = {x.data() + s * deep * rows, k};
@@ -43,27 +45,25 @@ void one_case(card const& on, options const& how, report& to, int n, int k) {
                  check(type::launch(p, {}, gpu));
                }};
   };
-  measure(m, on, {with(projection_policy<1, ratify::f16>{}), with(projection_policy<SplitK, ratify::f16>{})}, sets, how,
-          to);
+  measure(m, on,
+          {with(ratify::projection<ratify::split_k<1>>{}),
+           with(ratify::projection<ratify::split_k<split_k_of<Where>()>>{})},
+          sets, settings, to);
 }
 
 }  // namespace
 
-void projection(card const& on, options const& how, report& to) {
-  // TP 2: MLP gate and up, down, GDN input, outputs, attention input, LM head; split counts as the round takes them.
-  one_case<7>(on, how, to, 17408, 5120);
-  one_case<8>(on, how, to, 5120, 8704);
-  one_case<9>(on, how, to, 8256, 5120);
-  one_case<9>(on, how, to, 5120, 3072);
-  one_case<5>(on, how, to, 7168, 5120);
-  one_case<4>(on, how, to, 124160, 5120);
-  // TP 1.
-  one_case<7>(on, how, to, 34816, 5120);
-  one_case<8>(on, how, to, 5120, 17408);
-  one_case<9>(on, how, to, 16480, 5120);
-  one_case<9>(on, how, to, 5120, 6144);
-  one_case<5>(on, how, to, 14336, 5120);
-  one_case<4>(on, how, to, 248320, 5120);
+void projection(card const& on, options const& settings, report& to) {
+  using example::part;
+  for (int ranks : {2, 1}) {
+    example::geometry const g = shape_of(ranks);
+    one_case<part::gate_up>(on, settings, to, 2 * g.mlp, g.hidden);
+    one_case<part::down>(on, settings, to, g.hidden, g.mlp);
+    one_case<part::gdn_in>(on, settings, to, padded_gdn_rows(g), g.hidden);
+    one_case<part::gdn_out>(on, settings, to, g.hidden, g.gdn_values());  // the shape of attention_out, too
+    one_case<part::attention_in>(on, settings, to, g.attention_rows(), g.hidden);
+    one_case<part::head>(on, settings, to, g.vocabulary / ranks, g.hidden);
+  }
 }
 
 }  // namespace bench

@@ -14,7 +14,7 @@ struct heads {
   int key, value;
 };
 
-/// All operand sets of one case. A set has slots of its own: the state it starts from, then one for each row.
+/// All operand sets of one case. A set has slots of its own: one for the state that it starts from, and one per row.
 struct operands {
   static constexpr int dim = 128, capacity = 8, ring_places = 16, kept = 8;
 
@@ -57,12 +57,13 @@ struct operands {
     return rows_bytes + 2 * state_bytes + (kept + rows) * 4.0 * ((h.key + h.value) * dim + h.value);
   }
 
-  template <class Policy>
-  ratify::recurrence_params<Policy> params(int set) const {
+  template <class Operation>
+  typename Operation::params params(int set) const {
+    constexpr recurrence_mode mode = Operation::policy::mode;
     size_t const s = static_cast<size_t>(set), all_rows = static_cast<size_t>(rows);
     int64_t const c = channels();
     ratify::f16 const* const row = mixed.data() + s * all_rows * static_cast<size_t>(c);
-    ratify::recurrence_params<Policy> p{};
+    typename Operation::params p{};
     p.q = {row, c, dim};
     p.k = {row + h.key * dim, c, dim};
     p.v = {row + 2 * h.key * dim, c, dim};
@@ -70,9 +71,9 @@ struct operands {
     p.beta = beta.data() + s * all_rows * static_cast<size_t>(h.value);
     p.state_pool = states.data();
     p.slot_stride = static_cast<int64_t>(state_elements());
-    p.slots = int64_t{sets} * slots;
+    p.pool_slots = int64_t{sets} * slots;
     p.query_start = starts.data();
-    if constexpr (Policy::mode == recurrence_mode::replay) {
+    if constexpr (mode == recurrence_mode::replay) {
       p.slot = initial.data() + set;
       p.ring_start = zero.data();
       p.ring_count = ring_count.data();
@@ -84,7 +85,7 @@ struct operands {
     } else {
       p.initial_slot = initial.data() + set;
     }
-    if constexpr (Policy::mode == recurrence_mode::snapshots) {
+    if constexpr (mode == recurrence_mode::snapshots) {
       p.selector = zero.data();
       p.snapshot_slot = {snapshots.data() + set * capacity, capacity};
     }
@@ -110,35 +111,35 @@ struct operands {
   buffer<float> ring_k, ring_u, ring_g;
 };
 
+template <recurrence_mode Mode, int ValueBlock>
+using variant = ratify::recurrence<ratify::mode<Mode>, ratify::value_block<ValueBlock>>;
+
 template <recurrence_mode Mode>
-void one_case(card const& on, options const& how, report& to, heads h, int rows, char const* what) {
+void one_case(card const& on, options const& settings, report& to, heads h, int rows, char const* what) {
   measurement m;
   m.operation = "recurrence";
   m.shape = "H" + std::to_string(h.key) + "/HV" + std::to_string(h.value) + " " + what;
-  if (!how.wants_shape(m.shape)) return;
-  ratify::cuda_executor gpu(on.stream, {how.programmatic});
+  if (!settings.wants_shape(m.shape)) return;
+  ratify::cuda_executor gpu(on.stream, {settings.programmatic});
   operands const o(on, h, rows, Mode);
   m.bytes = o.bytes(Mode);
   m.rotated_bytes = m.bytes * o.sets;
-  auto const with = [&](auto policy) {
-    using type = ratify::recurrence<decltype(policy)>;
-    check(type::can_launch(o.params<decltype(policy)>(0), gpu));
-    return arm{"value_block " + std::to_string(decltype(policy)::value_block), describe(policy),
-               [&](int set) { check(type::launch(o.params<decltype(policy)>(set), {}, gpu)); }};
+  auto const with = [&](auto operation) {
+    using type = decltype(operation);
+    check(type::can_launch(o.params<type>(0), gpu));
+    return arm{name_of<type>(), [&](int set) { check(type::launch(o.params<type>(set), {}, gpu)); }};
   };
-  measure(m, on,
-          {with(recurrence_policy<Mode, 8>{}), with(recurrence_policy<Mode, 2>{}), with(recurrence_policy<Mode, 16>{})},
-          o.sets, how, to);
+  measure(m, on, {with(variant<Mode, 8>{}), with(variant<Mode, 2>{}), with(variant<Mode, 16>{})}, o.sets, settings, to);
 }
 
 }  // namespace
 
-void recurrence(card const& on, options const& how, report& to) {
+void recurrence(card const& on, options const& settings, report& to) {
   for (heads h : {heads{8, 24}, heads{16, 48}}) {
-    one_case<recurrence_mode::snapshots>(on, how, to, h, 8, "8 snapshots");
-    one_case<recurrence_mode::read>(on, how, to, h, 8, "read");
-    one_case<recurrence_mode::replay>(on, how, to, h, 8, "replay of 8, flush");
-    one_case<recurrence_mode::snapshots>(on, how, to, h, 1, "one token");
+    one_case<recurrence_mode::snapshots>(on, settings, to, h, 8, "8 snapshots");
+    one_case<recurrence_mode::read>(on, settings, to, h, 8, "read");
+    one_case<recurrence_mode::replay>(on, settings, to, h, 8, "replay of 8, flush");
+    one_case<recurrence_mode::snapshots>(on, settings, to, h, 1, "one token");
   }
 }
 

@@ -79,12 +79,12 @@ double median(std::vector<double> v) {
 void report::add(measurement m) {
   double const bound = m.bytes / (1e3 * number("read_gb_per_s"));
   for (auto const& c : m.comparisons) {
-    std::printf("%-14s %-34s %-34s %10.2f us", m.operation.c_str(), m.shape.c_str(), m.control.name.c_str(),
+    std::printf("%-14s %-34s %-48s %10.2f us", m.operation.c_str(), m.shape.c_str(), m.control.name.c_str(),
                 median(c.control_us));
     if (!c.candidate_us.empty()) {
       std::vector<double> ratio;
       for (size_t i = 0; i < c.control_us.size(); ++i) ratio.push_back(c.control_us[i] / c.candidate_us[i]);
-      std::printf("   %-30s %10.2f us   %.3fx", c.candidate.name.c_str(), median(c.candidate_us), median(ratio));
+      std::printf("   %-48s %10.2f us   %.3fx", c.candidate.name.c_str(), median(c.candidate_us), median(ratio));
     }
     std::printf("   bound %.2f\n", bound);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What one start of a benchmark found, and its file.
+/// The command line of a benchmark, and the results of one start of it with their file.
 #pragma once
 
 #include <map>
@@ -9,30 +9,32 @@
 
 namespace bench {
 
-/// What a user may say on the command line.
+/// The command line.
 struct options {
-  std::vector<std::string> only;  ///< operations; none: all
+  std::vector<std::string> only;  ///< operations to measure; empty: all of them
   std::string json;               ///< file to write; empty: none
-  std::string shape;              ///< cases whose shape has this text in it
+  std::string shape;              ///< measures only cases whose shape contains this text
   int pairs = 20;
   double warm_up_ms = 20;
-  double case_seconds = 1;          ///< most seconds of samples of one comparison
-  bool programmatic = false;        ///< launches by programmatic dependent launch
-  std::map<std::string, int> more;  ///< numbers that only one program knows, by option
+  double case_seconds = 1;          ///< the most seconds that the samples of one comparison take
+  bool programmatic = false;        ///< launch by programmatic dependent launch
+  std::map<std::string, int> more;  ///< options that only one program has: name and value
 
   /// Reads `[OPERATION...] [--json FILE] [--shape TEXT] [--pairs N] [--warm-up-ms N] [--case-seconds N] [--pdl 1]`;
-  /// options of `more` take a number.
-  /// @throws std::runtime_error naming what it does not know
+  /// the options in `more` take a number.
+  /// @throws std::runtime_error that names an unknown word
   void read(int argc, char** argv, std::vector<std::string> const& operations);
   bool wants(std::string const& operation) const;
   bool wants_shape(std::string const& s) const { return shape.empty() || s.find(shape) != std::string::npos; }
 };
 
 struct named_policy {
-  std::string name, policy;
+  std::string name;    ///< for tables
+  std::string policy;  ///< every knob with its value
 };
 
-/// Samples of two arms in the order they were taken, microseconds a launch. Without a candidate: the control alone.
+/// Samples of two arms in the order in which they were taken, in microseconds per launch. Without a candidate there are
+/// samples of the control alone.
 struct comparison {
   named_policy candidate;
   std::vector<double> control_us, candidate_us;
@@ -41,12 +43,12 @@ struct comparison {
 /// One case: an operation at a shape.
 struct measurement {
   std::string operation, shape;
-  double bytes = 0;          ///< one launch has to move
-  double rotated_bytes = 0;  ///< distinct data that the launches of a sample go through
+  double bytes = 0;          ///< the lower bound of what one launch moves
+  double rotated_bytes = 0;  ///< of all operand sets that the launches of a sample go through
   int sets = 0, launches = 0;
   named_policy control;
   std::vector<comparison> comparisons;
-  std::string part_of;  ///< a share of another measurement, by its shape
+  std::string part_of;  ///< the shape of the round that this is a part of; empty for a measurement of its own
 };
 
 class report {
@@ -56,9 +58,9 @@ class report {
   void number(std::string const& name, double value) { numbers_[name] = value; }
   double number(std::string const& name) const { return numbers_.at(name); }
   void fact(std::string const& name, std::string const& value) { facts_[name] = value; }
-  /// Keeps it and prints a line.
+  /// Keeps a measurement and prints a line for each comparison.
   void add(measurement m);
-  /// @throws std::runtime_error where the file cannot be written
+  /// @throws std::runtime_error if the file cannot be written
   void write(std::string const& path) const;
  private:
   std::map<std::string, std::string> facts_;
