@@ -17,13 +17,7 @@ namespace {
 using namespace ratify_test;
 
 template <class Input, class Stored>
-struct policy_of : ratify::append_policy {
-  using input_format = Input;
-  using kv_format = Stored;
-};
-
-template <class Input, class Stored>
-using append_of = ratify::append<policy_of<Input, Stored>>;
+using append_of = ratify::append<ratify::input_format<Input>, ratify::kv_format<Stored>>;
 
 /// The tensors of a case in an executor's memory, and the params over them.
 template <class Input, class Stored, class Executor>
@@ -56,6 +50,7 @@ struct loaded {
     p.head_dim = c.dim;
     p.page_size = c.page_size;
     p.max_pages = c.max_pages;
+    p.pool_pages = c.pool_pages;
   }
   buffer<Input, Executor> k, v;
   buffer<Stored, Executor> k_pages, v_pages;
@@ -124,7 +119,7 @@ void check_shapes(uint64_t stream) {
       lengths.push_back(random.one_of({0, random.integer(0, 9), random.integer(1, 32)}));
     int const heads = random.integer(1, 5), dim = random.one_of({random.integer(1, 130), 64, 256});
     int page_size = random.one_of({1, 2, 7, 16, 33, 64, 784, 1648, 3296});
-    // Three pages a request are there.
+    // There are three pages per request.
     if (static_cast<int64_t>(lengths.size() + 1) * page_size * heads * dim > 400000)
       page_size = random.one_of({1, 3, 16});
     CAPTURE(lengths.size());
@@ -264,22 +259,108 @@ TEST_CASE("A4 append to pages beyond 2^31 and 2^32 bytes") {
   });
 }
 
-TEST_CASE("append refuses by name") {
-  using operation = ratify::append<ratify::append_policy>;
-  operation::params good;
-  good.rows = good.requests = good.kv_heads = good.head_dim = good.page_size = good.max_pages = 1;
-  auto const reason = [&](auto change) { return refusal<operation>(good, change); };
-  CHECK(operation::can_launch(good, host()));
-  CHECK(reason([](auto& p) { p.rows = -1; }) == "ratify::append: rows must not be negative");
-  CHECK(reason([](auto& p) { p.requests = -1; }) == "ratify::append: requests must not be negative");
-  CHECK(reason([](auto& p) { p.kv_heads = 0; }) == "ratify::append: kv_heads must be at least 1");
-  CHECK(reason([](auto& p) { p.head_dim = 0; }) == "ratify::append: head_dim must be at least 1 element");
-  CHECK(reason([](auto& p) { p.kv_heads = p.head_dim = 65536; }) ==
-        "ratify::append: kv_heads * head_dim must be at most 8388480 elements, 65535 blocks of 128");
-  CHECK(reason([](auto& p) { p.page_size = 0; }) == "ratify::append: page_size must be at least 1 token");
-  CHECK(reason([](auto& p) { p.max_pages = -1; }) == "ratify::append: max_pages must not be negative");
-  CHECK(reason([](auto& p) { p.scale_stride = 2; }) ==
-        "ratify::append: scale_stride must be 0 (one scale a tensor) or 1 (one a KV head)");
-  CHECK(!ratify::is_supported_append<policy_of<double, ratify::e4m3>>);
-  CHECK(!ratify::is_supported_append<policy_of<ratify::f16, float>>);
+// The pool holds pages 0 to pool - 1 and not a byte more, so that an access outside it is found by a memory checker.
+TEST_CASE("append skips rows whose page is outside the pool") {
+  random_source random(8);
+  for (int round = 0; round < scaled(20); ++round) {
+    auto c = make_case<float, ratify::f16>(random, {random.integer(1, 9), 3, random.integer(0, 5)}, 2, 16,
+                                           random.one_of({1, 2, 4}), false);
+    auto const pool = static_cast<int32_t>(c.k_pages.size()) / (c.page_size * c.heads * c.dim);
+    bool const known = random.integer(0, 2) > 0;
+    if (known) c.pool_pages = pool;
+    for (auto& page : c.table)
+      if (random.integer(0, 2) == 0)
+        page = known ? random.one_of({-1, pool, INT32_MIN, INT32_MAX}) : random.one_of({-1, INT32_MIN});
+    check(c);
+    count_shape();
+  }
+}
+
+TEST_CASE("append: rows that no request owns are not written, and the first request keeps a row") {
+  random_source random(9);
+  auto c = make_case<ratify::f16, ratify::e4m3>(random, {3, 3, 3}, 2, 16, 4, false);
+  c.context_len = {5, 6, 4};
+  SUBCASE("rows after the last request") { c.query_start = {0, 2, 5, 7}; }
+  SUBCASE("rows before the first request") { c.query_start = {2, 3, 6, 9}; }
+  SUBCASE("no request has rows") { c.query_start = {0, 0, 0, 0}; }
+  SUBCASE("the third begins within the first one's rows") { c.query_start = {0, 4, 2, 9}; }
+  SUBCASE("bounds at the limits of int") { c.query_start = {5, INT32_MIN, INT32_MAX, 0}; }
+  check(c);
+}
+
+namespace {
+
+/// A launch that nothing refuses: every tensor has room for 2 of each extent, 16 elements a head, 4 tokens a page.
+ratify::append<>::params good_params() {
+  struct tensors {
+    ratify::f16 k[2 * 2 * 16], v[2 * 2 * 16];
+    ratify::e4m3 k_pages[2 * 4 * 2 * 16], v_pages[2 * 4 * 2 * 16];
+    int32_t table[2 * 2], lengths[2], starts[3];
+    float scales[2];
+  };
+  static tensors t{};
+  ratify::append<>::params p;
+  p.k = {t.k, 2 * 16, 16};
+  p.v = {t.v, 2 * 16, 16};
+  p.k_pages = {t.k_pages, 4 * 2 * 16, 2 * 16, 16};
+  p.v_pages = {t.v_pages, 4 * 2 * 16, 2 * 16, 16};
+  p.block_table = {t.table, 2};
+  p.context_len = t.lengths;
+  p.query_start = t.starts;
+  p.k_scale = p.v_scale = t.scales;
+  p.rows = p.requests = p.kv_heads = p.max_pages = 2;
+  p.head_dim = 16;
+  p.page_size = 4;
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("append refuses contradicting shapes, and those that are not built, by name") {
+  using op = ratify::append<>;
+  auto const p = good_params();
+  CHECK(op::can_launch(p, host()));
+  op::params none;
+  none.kv_heads = none.head_dim = none.page_size = 1;
+  CHECK(op::can_launch(none, host()));  // without rows no tensor is looked at
+  invalid<op>(p, "ratify::append: rows and requests must not be negative", [](auto& p) { p.rows = -1; });
+  invalid<op>(p, "ratify::append: rows and requests must not be negative", [](auto& p) { p.requests = -1; });
+  invalid<op>(p, "ratify::append: requests must be at least 1 if there are rows", [](auto& p) { p.requests = 0; });
+  invalid<op>(p, "ratify::append: kv_heads must be at least 1", [](auto& p) { p.kv_heads = 0; });
+  invalid<op>(p, "ratify::append: head_dim must be at least 1 element", [](auto& p) { p.head_dim = 0; });
+  unsupported<op>(p, "ratify::append: kv_heads * head_dim must be at most 8388480 elements, 65535 blocks of 128",
+                  [](auto& p) { p.kv_heads = p.head_dim = 65536; });
+  invalid<op>(p, "ratify::append: page_size must be at least 1 token", [](auto& p) { p.page_size = 0; });
+  invalid<op>(p, "ratify::append: max_pages and pool_pages must not be negative", [](auto& p) { p.max_pages = -1; });
+  invalid<op>(p, "ratify::append: max_pages and pool_pages must not be negative", [](auto& p) { p.pool_pages = -1; });
+  invalid<op>(p, "ratify::append: scale_stride must be 0 (one scale) or 1 (one per KV head)",
+              [](auto& p) { p.scale_stride = 2; });
+  CHECK(!ratify::is_supported_append<ratify::input_format<double>>);
+  CHECK(!ratify::is_supported_append<ratify::kv_format<float>>);
+}
+
+TEST_CASE("append refuses missing tensors and strides that overlap by name") {
+  using op = ratify::append<>;
+  auto const p = good_params();
+  invalid<op>(p, "ratify::append: k must not be null", [](auto& p) { p.k.data = nullptr; });
+  invalid<op>(p, "ratify::append: v must not be null", [](auto& p) { p.v.data = nullptr; });
+  invalid<op>(p, "ratify::append: k_pages must not be null", [](auto& p) { p.k_pages.data = nullptr; });
+  invalid<op>(p, "ratify::append: v_pages must not be null", [](auto& p) { p.v_pages.data = nullptr; });
+  invalid<op>(p, "ratify::append: block_table must not be null", [](auto& p) { p.block_table.data = nullptr; });
+  invalid<op>(p, "ratify::append: context_len must not be null", [](auto& p) { p.context_len = nullptr; });
+  invalid<op>(p, "ratify::append: query_start must not be null", [](auto& p) { p.query_start = nullptr; });
+  invalid<op>(p, "ratify::append: k_scale must not be null", [](auto& p) { p.k_scale = nullptr; });
+  invalid<op>(p, "ratify::append: v_scale must not be null", [](auto& p) { p.v_scale = nullptr; });
+  for (int64_t const stride : {0, -64, 15}) {
+    invalid<op>(p, "ratify::append: a stride of k is smaller than what it steps over",
+                [&](auto& p) { p.k.head_stride = stride; });
+    invalid<op>(p, "ratify::append: a stride of v is smaller than what it steps over",
+                [&](auto& p) { p.v.row_stride = stride; });
+    invalid<op>(p, "ratify::append: a stride of k_pages is smaller than what it steps over",
+                [&](auto& p) { p.k_pages.page_stride = stride; });
+    invalid<op>(p, "ratify::append: a stride of v_pages is smaller than what it steps over",
+                [&](auto& p) { p.v_pages.token_stride = stride; });
+  }
+  invalid<op>(p, "ratify::append: a stride of block_table is smaller than what it steps over",
+              [](auto& p) { p.block_table.stride = 1; });
 }

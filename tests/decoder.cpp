@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+/// decode against the definition of each format, every code by every decoder and packed width; and its launch rules.
 #include <ratify/decoder.cuh>
 
+#include "support/bits.hpp"
 #include "support/compare.hpp"
 #include "support/executors.hpp"
 #include "support/random.hpp"
+#include "support/refusal.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,12 +14,10 @@ namespace {
 
 using namespace ratify_test;
 
-template <class Format, class To, ratify::decoder_revision Revision>
-struct policy_of : ratify::decode_policy {
-  using format = Format;
-  using to = To;
-  static constexpr auto revision = Revision;
-};
+using ratify::code_format;
+using ratify::decoder;
+using ratify::output_format;
+using revision = ratify::decoder_revision;
 
 /// The value of a code by the definition of its format, in FP64.
 double value_of(int code, int exponent_bits, int mantissa_bits) {
@@ -62,11 +63,11 @@ uint16_t exact_half(uint32_t u) {
 }
 
 template <class Policy>
-std::vector<typename Policy::to> expected_values(std::vector<uint8_t> const& codes) {
-  std::vector<typename Policy::to> table(256), out;
+std::vector<typename Policy::output_format> expected_values(std::vector<uint8_t> const& codes) {
+  std::vector<typename Policy::output_format> table(256), out;
   for (int c = 0; c < 256; ++c) {
-    uint32_t const u = expected_bits<typename Policy::format>(c);
-    if constexpr (std::is_same_v<typename Policy::to, float>)
+    uint32_t const u = expected_bits<typename Policy::code_format>(c);
+    if constexpr (std::is_same_v<typename Policy::output_format, float>)
       std::memcpy(&table[static_cast<size_t>(c)], &u, sizeof u);
     else
       table[static_cast<size_t>(c)] = {exact_half(u)};
@@ -79,7 +80,7 @@ std::vector<typename Policy::to> expected_values(std::vector<uint8_t> const& cod
 template <class Policy>
 struct widths_kernel {
   struct params {
-    typename Policy::to *x1, *x2, *x4;  ///< [65536, 4] each
+    typename Policy::output_format *x1, *x2, *x4;  ///< [65536, 4] each
   };
   static constexpr char const* name = "widths_kernel";
   static constexpr int block_threads = 64;
@@ -97,7 +98,7 @@ struct widths_kernel {
     namespace device = ratify::device;
     int const pair = block.block_x() * block_threads + block.thread();
     uint32_t const w = word(pair);
-    typename Policy::to low[2], high[2], four[4];
+    typename Policy::output_format low[2], high[2], four[4];
     device::decode_x2<Policy>(static_cast<uint16_t>(w), low);
     device::decode_x2<Policy>(static_cast<uint16_t>(w >> 16), high);
     device::decode_x4<Policy>(w, four);
@@ -111,14 +112,14 @@ struct widths_kernel {
 
 template <class Policy>
 void check_widths() {
-  using to = typename Policy::to;
+  using value = typename Policy::output_format;
   std::vector<uint8_t> codes;
   for (int pair = 0; pair < 65536; ++pair)
     for (int i = 0; i < 4; ++i) codes.push_back(static_cast<uint8_t>(widths_kernel<Policy>::word(pair) >> (8 * i)));
   auto const expected = expected_values<Policy>(codes);
   on_each_executor([&](auto& on) {
     using executor = std::decay_t<decltype(on)>;
-    buffer<to, executor> x1(on, codes.size()), x2(on, codes.size()), x4(on, codes.size());
+    buffer<value, executor> x1(on, codes.size()), x2(on, codes.size()), x4(on, codes.size());
     ratify::stage<widths_kernel<Policy>> s{{65536 / 64}, {x1.data(), x2.data(), x4.data()}};
     auto const ran = on.run(s);
     REQUIRE_MESSAGE(ran, ran.reason());
@@ -128,62 +129,69 @@ void check_widths() {
   });
 }
 
-template <class Policy>
+template <class Operation>
 void check_operation(int64_t count, int64_t offset) {
+  using policy = typename Operation::policy;
   random_source random(static_cast<uint64_t>(count * 8 + offset));
   std::vector<uint8_t> bytes(static_cast<size_t>(count + offset));
   for (auto& b : bytes) b = static_cast<uint8_t>(random.integer(0, 255));
   std::vector<uint8_t> const codes(bytes.begin() + offset, bytes.end());
-  auto const expected = expected_values<Policy>(codes);
+  auto const expected = expected_values<policy>(codes);
   on_each_executor([&](auto& on) {
     using executor = std::decay_t<decltype(on)>;
     buffer<uint8_t, executor> in(on, bytes);
-    buffer<typename Policy::to, executor> out(on, codes.size());
-    typename ratify::decode<Policy>::params p;
+    buffer<typename policy::output_format, executor> out(on, codes.size());
+    typename Operation::params p;
     p.codes = in.data() + offset;
     p.values = out.data();
     p.count = count;
-    auto const s = launch<ratify::decode<Policy>>(p, on);
+    auto const s = launch<Operation>(p, on);
     REQUIRE_MESSAGE(s, s.reason());
     CHECK(bit_difference(out.read(), expected) == "");
   });
 }
 
-using revision = ratify::decoder_revision;
-template <class Format, class To>
-using plain = policy_of<Format, To, revision::reference>;
-
 }  // namespace
 
-TEST_CASE_TEMPLATE("D1 all codes, every revision and packed width", To, float, ratify::f16) {
-  check_widths<plain<ratify::e4m3, To>>();
-  check_widths<policy_of<ratify::e4m3, To, revision::bit_fields>>();
-  check_widths<policy_of<ratify::e4m3, To, revision::fp16_shift>>();
-  check_widths<policy_of<ratify::e4m3, To, revision::native>>();
-  check_widths<plain<ratify::e5m2, To>>();
-  check_widths<plain<ratify::e2m1x2, To>>();
+TEST_CASE_TEMPLATE("D1 all codes, every decoder and packed width", Value, float, ratify::f16) {
+  using output = output_format<Value>;
+  using ratify::decode_policy;
+  check_widths<decode_policy<output, decoder<revision::reference>>>();
+  check_widths<decode_policy<output, decoder<revision::bit_fields>>>();
+  check_widths<decode_policy<output, decoder<revision::fp16_shift>>>();
+  check_widths<decode_policy<output, decoder<revision::native>>>();
+  check_widths<decode_policy<output, code_format<ratify::e5m2>>>();
+  check_widths<decode_policy<output, code_format<ratify::e2m1x2>>>();
 }
 
-TEST_CASE("D1 the codes that decoders get wrong") {
-  using ratify::detail::bits;
-  using ratify::detail::decode_x1;
-  CHECK(bits(decode_x1<revision::fp16_shift, ratify::e4m3>(0x7f)) == 0x7fffffffu);
-  CHECK(bits(decode_x1<revision::fp16_shift, ratify::e4m3>(0xff)) == 0x7fffffffu);
-  CHECK(decode_x1<revision::fp16_shift, ratify::e4m3>(0x7e) == 448.0f);
-  CHECK(decode_x1<revision::fp16_shift, ratify::e4m3>(0x01) == 0x1p-9f);
-  CHECK(bits(decode_x1<revision::fp16_shift, ratify::e4m3>(0x80)) == 0x80000000u);
-  CHECK(bits(decode_x1<revision::reference, ratify::e5m2>(0x7c)) == 0x7f800000u);
-  CHECK(bits(decode_x1<revision::reference, ratify::e5m2>(0x7d)) == 0x7fffffffu);
-  CHECK(decode_x1<revision::reference, ratify::e5m2>(0x7b) == 57344.0f);
-  CHECK(decode_x1<revision::reference, ratify::e5m2>(0x01) == 0x1p-16f);
+TEST_CASE("D1 formats other than E4M3 ignore the decoder") {
+  check_widths<ratify::decode_policy<code_format<ratify::e5m2>, decoder<revision::fp16_shift>>>();
+  check_widths<ratify::decode_policy<code_format<ratify::e5m2>, decoder<revision::bit_fields>>>();
+  check_widths<ratify::decode_policy<code_format<ratify::e2m1x2>, decoder<revision::reference>>>();
+}
+
+TEST_CASE_TEMPLATE("D1 the codes that decoders get wrong", Decoder, decoder<revision::reference>,
+                   decoder<revision::bit_fields>, decoder<revision::fp16_shift>, decoder<revision::native>) {
+  using e4m3 = ratify::decode_policy<Decoder>;
+  using e5m2 = ratify::decode_policy<Decoder, code_format<ratify::e5m2>>;
+  using ratify::device::decode_x1;
+  CHECK(bits(decode_x1<e4m3>(0x7f)) == 0x7fffffffu);
+  CHECK(bits(decode_x1<e4m3>(0xff)) == 0x7fffffffu);
+  CHECK(decode_x1<e4m3>(0x7e) == 448.0f);
+  CHECK(decode_x1<e4m3>(0x01) == 0x1p-9f);
+  CHECK(bits(decode_x1<e4m3>(0x80)) == 0x80000000u);
+  CHECK(bits(decode_x1<e5m2>(0x7c)) == 0x7f800000u);
+  CHECK(bits(decode_x1<e5m2>(0x7d)) == 0x7fffffffu);
+  CHECK(decode_x1<e5m2>(0x7b) == 57344.0f);
+  CHECK(decode_x1<e5m2>(0x01) == 0x1p-16f);
 }
 
 TEST_CASE("decode of any count and alignment") {
   for (int64_t count : {0, 1, 3, 4, 5, 511, 512, 513, 10007})
     for (int64_t offset : {0, 1, 3}) {
-      check_operation<policy_of<ratify::e4m3, float, revision::fp16_shift>>(count, offset);
-      check_operation<policy_of<ratify::e4m3, ratify::f16, revision::native>>(count, offset);
-      check_operation<plain<ratify::e2m1x2, float>>(count, offset);
+      check_operation<ratify::decode<decoder<revision::fp16_shift>>>(count, offset);
+      check_operation<ratify::decode<output_format<ratify::f16>>>(count, offset);
+      check_operation<ratify::decode<code_format<ratify::e2m1x2>>>(count, offset);
     }
 }
 
@@ -194,20 +202,36 @@ TEST_CASE("decode equals its table for random counts") {
                   offset = random.integer(0, 15);
     CAPTURE(count);
     CAPTURE(offset);
-    check_operation<policy_of<ratify::e4m3, float, revision::fp16_shift>>(count, offset);
-    check_operation<plain<ratify::e2m1x2, float>>(count, offset);
+    check_operation<ratify::decode<decoder<revision::fp16_shift>>>(count, offset);
+    check_operation<ratify::decode<code_format<ratify::e2m1x2>>>(count, offset);
     count_shape();
   }
 }
 
-TEST_CASE("decode refuses by name") {
-  using operation = ratify::decode<ratify::decode_policy>;
-  operation::params p;
-  p.count = -1;
-  auto const s = operation::can_launch(p, host());
-  CHECK(s.code() == ratify::status_code::unsupported);
-  CHECK(std::string(s.reason()) == "ratify::decode: count must not be negative");
-  CHECK(!ratify::is_supported_decode<policy_of<ratify::e5m2, float, revision::fp16_shift>>);
-  CHECK(!ratify::is_supported_decode<policy_of<ratify::e4m3, double, revision::reference>>);
-  CHECK(!ratify::is_supported_decode<policy_of<ratify::f16, float, revision::reference>>);
+TEST_CASE("decode refuses wrong launches, with the reason") {
+  using op = ratify::decode<>;
+  uint8_t codes[4] = {};
+  float values[4];
+  op::params good;
+  good.codes = codes;
+  good.values = values;
+  good.count = 4;
+  CHECK(op::can_launch(good, host()));
+  invalid<op>(good, "ratify::decode: count must not be negative", [](auto& p) { p.count = -1; });
+  unsupported<op>(good, "ratify::decode: count must be at most 2^40 - 512",
+                  [](auto& p) { p.count = (int64_t{1} << 40) - 511; });
+  invalid<op>(good, "ratify::decode: codes must not be null", [](auto& p) { p.codes = nullptr; });
+  invalid<op>(good, "ratify::decode: values must not be null", [](auto& p) { p.values = nullptr; });
+  CHECK(op::launch({}, {}, host()));
+  good.count = (int64_t{1} << 40) - 512;
+  CHECK(op::can_launch(good, host()));
+}
+
+TEST_CASE("which policies of decode are supported") {
+  using ratify::is_supported_decode;
+  CHECK(is_supported_decode<code_format<ratify::e5m2>>);
+  CHECK(is_supported_decode<code_format<ratify::e5m2>, decoder<revision::fp16_shift>>);
+  CHECK(!is_supported_decode<output_format<double>>);
+  CHECK(!is_supported_decode<code_format<ratify::f16>>);
+  CHECK(!is_supported_decode<ratify::kv_format<ratify::e5m2>>);
 }

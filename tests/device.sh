@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything a card can check, in one command; writes one result file.
+# Everything that can only be checked on a card, in one command. Writes one result file.
 #
 # tests/device.sh RESULT_FILE [PTX_FOLDER]
 #
-# PTX_FOLDER holds PTX of another architecture, made by tests/toolchains/nvrtc.py --ptx: sm_70 code is executed here on
-# whatever card this is. Needs a card, nvcc, and what the tests need. BUILD names the build folder (build/device).
+# PTX_FOLDER holds PTX of another architecture, made by tests/toolchains/nvrtc.py --ptx: with it, code for sm_70 is
+# executed on whatever card this is. Needs a card, nvcc, and what the tests need. The environment variable BUILD names the
+# build folder (default: build/device).
 set -uo pipefail
 result=$(realpath -m "${1:?RESULT_FILE}")
 ptx=${2:+$(realpath "$2")}
@@ -16,7 +17,7 @@ rm -f "$build/failed"
 
 say() { echo "$@" | tee -a "$result"; }
 
-# run NAME COMMAND...: the last line of what it prints that says how it went, and its verdict.
+# run NAME COMMAND...: runs a command and reports its verdict, and the last line of its output that sums it up.
 run() {
   local name=$1 begin=$SECONDS log="$build/$1.log"
   shift
@@ -37,16 +38,18 @@ say "command: tests/device.sh"
 run configure cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DRATIFY_CUDA=ON
 run build cmake --build "$build" -- -k 0
 [ -e "$build/failed" ] && exit 1
-# Nothing below is timed: all of it runs at once, and a card and its host are shared out by the driver.
+# No figure below depends on time, so everything runs at once.
 tests=$build/tests/ratify_tests
-operations='*tests/acceptance.cpp,*tests/activation.cpp,*tests/attention.cpp,*tests/cache.cpp,*tests/convolution.cpp,*tests/decoder.cpp,*tests/drafting.cpp,*tests/embedding.cpp,*tests/graph.cpp,*tests/merge.cpp,*tests/normalization.cpp,*tests/projection.cpp,*tests/recurrence.cpp,*tests/recurrence_replay.cpp,*tests/shadow.cpp'
+# The tests of an operation lie in tests/OPERATION.cpp, tests/OPERATION_*.cpp or tests/OPERATION/.
+operations=$(printf '*tests/%s*,' acceptance activation attention cache convolution decoder drafting embedding graph merge \
+  normalization projection recurrence shadow)
 run tests "$tests" &
 run generate_tests "$build/tests/generate_tests" --test-case-exclude='*2000*' &
-run graphs env RATIFY_TEST_GRAPH=1 "$tests" --source-file="$operations" &
-run programmatic_graphs env RATIFY_TEST_GRAPH=1 RATIFY_TEST_PROGRAMMATIC=1 "$tests" --source-file="$operations" &
+run graphs env RATIFY_TEST_GRAPH=1 "$tests" --source-file="${operations%,}" &
+run programmatic_graphs env RATIFY_TEST_GRAPH=1 RATIFY_TEST_PROGRAMMATIC=1 "$tests" --source-file="${operations%,}" &
 run linkage_architectures python3 tests/linkage/run.py . "${CXX:-g++}" nvcc --architectures &
 run threads "$tests" --source-file='*tests/threads.cpp' &
-run lengths "$tests" --source-file='*tests/attention_lengths.cpp' &
+run lengths "$tests" --test-case='lengths: *' &
 run cases python3 tests/examples/run_cases.py "$build/examples/ratify-run" tests/cases cuda &
 if [ -n "$ptx" ]; then
   run "ptx" python3 tests/examples/run_cases.py "$build/examples/ratify-run" tests/cases "ptx=$ptx" &
@@ -63,14 +66,15 @@ check() {
   run "$name" timeout "${SANITIZER_SECONDS:-600}" compute-sanitizer --tool "$tool" --error-exitcode 1 "$tests" "$@" &
 }
 for tool in memcheck racecheck initcheck synccheck; do
-  # G6 runs 4096 tokens one by one, which takes racecheck minutes and shows nothing that 32 rows do not.
-  for file in acceptance attention cache convolution drafting normalization projection recurrence recurrence_replay; do
-    RATIFY_TEST_SCALE=0.1 check "${tool}_$file" "$tool" --source-file="*tests/$file.cpp" --test-case-exclude='G6*'
+  # G6 runs 4096 tokens one by one, which takes racecheck minutes and shows nothing that 32 rows do not show. Lengths are
+  # checked below.
+  for operation in acceptance attention cache convolution drafting normalization projection recurrence; do
+    RATIFY_TEST_SCALE=0.1 check "${tool}_$operation" "$tool" --source-file="*tests/$operation*" \
+      --test-case-exclude='G6*,lengths: *'
   done
 done
 for checked in memcheck:1025 memcheck:3297 memcheck:262144 racecheck:1025 racecheck:3297; do
-  check "lengths_${checked/:/_}" "${checked%:*}" --source-file='*tests/attention_lengths.cpp' \
-    --test-case="lengths: attention at context ${checked#*:}*"
+  check "lengths_${checked/:/_}" "${checked%:*}" --test-case="lengths: attention at context ${checked#*:}*"
 done
 check threads_memcheck memcheck --source-file='*tests/threads.cpp'
 wait

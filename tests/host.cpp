@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The host executor: threads, grids, launches from several threads, failures, the floating-point environment.
+/// The host executor: number of threads, grids, launches from several threads, failures, the floating-point
+/// environment.
 #include <ratify/host.hpp>
 
 #include "support/compare.hpp"
@@ -16,7 +17,7 @@ namespace {
 
 using namespace ratify_test;
 
-/// Sums of rows by a shared-memory tree; some blocks have far more to do than others.
+/// Adds up rows by a tree in shared storage. Some blocks have far more to do than others.
 struct row_sum_kernel {
   struct params {
     float const* in;
@@ -32,15 +33,13 @@ struct row_sum_kernel {
   RATIFY_ANY_BLOCK
   template <class Block>
   RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
-    using namespace ratify::detail;
     int const at = (block.block_z() * p.grid.y + block.block_y()) * p.grid.x + block.block_x();
     float sum = 0.0f;
-    for (int i = 0; i < 1 + at % 17 * 8; ++i) sum = fma_rn(p.in[(at + i) % 256], p.in[block.thread()], sum);
+    for (int i = 0; i < 1 + at % 17 * 8; ++i) sum += p.in[(at + i) % 256] * p.in[block.thread()];
     storage.partial[block.thread()] = sum;
     block.barrier();
     for (int o = 32; o > 0; o /= 2) {
-      if (block.thread() < o)
-        storage.partial[block.thread()] = add_rn(storage.partial[block.thread()], storage.partial[block.thread() + o]);
+      if (block.thread() < o) storage.partial[block.thread()] += storage.partial[block.thread() + o];
       block.barrier();
     }
     if (block.thread() == 0) p.out[at] = storage.partial[0];
@@ -61,7 +60,7 @@ std::vector<float> row_sums(ratify::host_executor& on, ratify::grid_extent grid)
   return out;
 }
 
-/// Thread 5 of the named block returns; the others wait for it.
+/// Thread 5 of block `bad` returns while the others wait for it at a barrier.
 struct divergent_kernel {
   struct params {
     ratify::grid_extent bad;
@@ -93,7 +92,7 @@ struct vote_kernel {
   }
 };
 
-/// out = in * scale, by one thread each.
+/// out = in * scale, one thread per element.
 struct scale_kernel {
   struct params {
     float const* in;
@@ -109,11 +108,11 @@ struct scale_kernel {
   RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>&) {
     int const i = block.block_x() * block_threads + block.thread();
     block.barrier();
-    p.out[i] = ratify::detail::mul_rn(p.in[i], p.scale);
+    p.out[i] = p.in[i] * p.scale;
   }
 };
 
-/// Notes who ran when: block * threads + thread. On one CPU thread the notes are the order.
+/// Appends block * block_threads + thread to `note`: with one CPU thread the notes are the order of execution.
 struct order_kernel {
   struct params {
     std::atomic<int>* next;
@@ -133,7 +132,7 @@ struct order_kernel {
   }
 };
 
-/// Each thread reads what its neighbour wrote, without a barrier: right only while threads run in order.
+/// Each thread reads what its neighbour wrote, without a barrier: correct only if the threads run in ascending order.
 struct lucky_kernel {
   struct params {
     int* out;
@@ -154,7 +153,7 @@ struct lucky_kernel {
   }
 };
 
-/// 100 bytes of shared storage beside an aligned member; the kernel checks the alignment.
+/// Checks the alignment of its shared storage.
 struct aligned_kernel {
   struct params {
     int* misaligned;
@@ -290,8 +289,8 @@ TEST_CASE("a shuffled order changes no bit, and every seed is another order") {
     ratify::host_executor on(ratify::host_options{1, seed}), again(ratify::host_options{1, seed});
     orders.push_back(order(on));
     CHECK(order(again) == orders.back());
-    if (seed > 0) CHECK(order(on) != orders.back());  // the next launch has another
-    // Each block whole, each half of it a permutation of its threads.
+    if (seed > 0) CHECK(order(on) != orders.back());  // the next launch has another order
+    // Blocks do not mix, and each half of a block is a permutation of its threads.
     for (int half = 0; half < 6; ++half) {
       std::vector<int> part(orders.back().begin() + 64 * half, orders.back().begin() + 64 * (half + 1));
       std::sort(part.begin(), part.end());

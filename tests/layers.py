@@ -1,32 +1,49 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the layers of include/ratify and the rules that text can show: layers.py [ROOT] [--portable] [--self-test]
+"""Checks the layers of include/ratify and the rules that text can show: layers.py [ROOT] [--portable] [--self-test] [--write]
 
---portable: only what keeps the headers compiling elsewhere (L5)."""
+--portable: only what keeps the headers compiling elsewhere (L5). --write: the table of docs/design.md."""
 import pathlib
 import re
 import sys
 import tempfile
 
-# A header may include headers of lower layers and, below the policies, of its own. Every header stands in this table or
-# belongs to an operation by its name; an operation's headers include their own operation's and device/* alone.
-FOUNDATION = {
-    "version.hpp": 0, "config.hpp": 0, "detail/meta.hpp": 0,
-    "status.hpp": 1, "numeric.hpp": 1, "dispatch.hpp": 1, "views.hpp": 1, "detail/machine/ptx.cuh": 1, "detail/math.cuh": 1,
-    "detail/machine/block.cuh": 1, "detail/machine/fiber_pool.hpp": 1, "detail/machine/floating_environment.hpp": 1, "detail/machine/collectives.cuh": 1,
-    "detail/machine/sanitizer.hpp": 1,
-    "executor.hpp": 2, "host.hpp": 2, "revision.hpp": 2, "nvfp4.hpp": 2, "detail/machine/host_block.hpp": 2,
-    "detail/machine/launch.cuh": 2, "detail/decode.cuh": 2, "detail/philox.cuh": 2, "detail/elementwise.cuh": 2,
-    "detail/requests.cuh": 2,
-    "ratify.cuh": 9,
-}
-OPERATION = [  # pattern, layer, layers it may include of its own operation
-    (r"(\w+)_policy\.hpp", 3),
-    (r"detail/(\w+)_traits\.cuh", 4),
-    (r"device/(\w+)\.cuh", 5),
-    (r"detail/(\w+)_kernels\.cuh", 6),
-    (r"(\w+)\.cuh", 7),
+# A header may include headers of lower layers; within the layers marked so, of its own layer too. Every header is named
+# here or belongs to an operation by its name; an operation's headers include their own operation's and device/* alone.
+LAYERS = [  # name, what it holds, whether its headers may include one another, headers that belong to no operation
+    ("ground", "versions, compilers, names of knobs", True,
+     ["version.hpp", "config.hpp", "knobs.hpp", "detail/meta.hpp", "detail/choices.hpp",
+      "detail/header_digest.hpp"]),
+    ("words", "statuses, storage formats, views, policies out of knob lists, the block interface", True,
+     ["status.hpp", "numeric.hpp", "dispatch.hpp", "views.hpp", "detail/policy.hpp", "detail/extents.hpp",
+      "detail/math.cuh", "detail/machine/*"]),
+    ("executors", "what runs kernels, and what kernels share", True,
+     ["executor.hpp", "detail/contents.hpp", "cuda.cuh", "host.hpp", "revision.hpp", "nvfp4.hpp", "detail/decode.cuh", "detail/philox.cuh",
+      "detail/elementwise.cuh", "detail/machine/launch.cuh", "detail/machine/host_block.hpp"]),
+    ("policies", "the knobs of each operation", False, []),
+    ("parameters", "what a caller fills in for one launch", False, []),
+    ("tuning", "measured constants of each operation", False, []),
+    ("traits", "launch rules and derived sizes of each operation", False, []),
+    ("contents", "checks of what device tensors hold, for debugging", False, []),
+    ("device", "block-level functions, which kernels of a user may call", True,
+     ["device/rows.cuh", "device/pages.cuh", "device/softmax.cuh", "device/selection.cuh", "device/masses.cuh",
+      "device/sampling.cuh", "device/rejection.cuh", "device/long_rows.cuh"]),
+    ("kernels", "the kernels of each operation", True, []),
+    ("operations", "can_launch, workspace_bytes, launch", False, []),
+    ("umbrella", "everything at once; policies in words", False, ["ratify.cuh", "describe.hpp"]),
 ]
+OPERATION = [  # pattern, layer
+    (r"(\w+)_policy\.hpp", "policies"),
+    (r"(\w+)_params\.hpp", "parameters"),
+    (r"detail/(\w+)_tuning\.hpp", "tuning"),
+    (r"detail/(\w+)_traits\.cuh", "traits"),
+    (r"detail/(\w+)_contents\.hpp", "contents"),
+    (r"device/(\w+)\.cuh", "device"),
+    (r"detail/(\w+)_kernels\.cuh", "kernels"),
+    (r"(\w+)\.cuh", "operations"),
+]
+NUMBER = {name: number for number, (name, *_) in enumerate(LAYERS)}
+MOST_LINES, MOST_FUNCTION_LINES = 500, 80
 
 # L5: what may stand only in the headers named (a name that ends with / is a folder), or the headers stop compiling
 # elsewhere or get in a consumer's way.
@@ -41,18 +58,18 @@ PORTABLE = [
 
 # What may stand only in the headers named.
 ONLY_IN = [
-    (r"\basm\b|\b__asm__\b", {"detail/machine/ptx.cuh"}, "asm"),
-    (r"\b__CUDA_ARCH__\b", {"detail/machine/ptx.cuh", "config.hpp"}, "__CUDA_ARCH__"),
+    (r"\basm\b|\b__asm__\b", {"detail/machine/"}, "asm"),
+    (r"\b__CUDA_ARCH__\b", {"detail/machine/", "config.hpp"}, "__CUDA_ARCH__"),
     (r"\b__global__\b", {"detail/machine/launch.cuh"}, "__global__"),
     (r"#\s*include\s*<boost/", {"detail/machine/fiber_pool.hpp"}, "Boost"),
     (r"#\s*include\s*<cub/", {"detail/machine/collectives.cuh"}, "CUB"),
-    (r"#\s*include\s*<cuda_runtime", {"detail/machine/launch.cuh"}, "the CUDA runtime"),
-    (r"#\s*include\s*<(iostream|ostream|istream|sstream|cstdio|stdio\.h)>", set(), "stream or stdio headers"),
+    (r"#\s*include\s*<cuda_runtime", {"cuda.cuh"}, "the CUDA runtime"),
+    (r"#\s*include\s*<(iostream|ostream|istream|sstream|cstdio|stdio\.h)>", {"detail/contents.hpp"}, "stream or stdio headers"),
     (r"\b(getenv|secure_getenv)\b", set(), "getenv"),
     (r"^using namespace\b", set(), "using namespace at namespace scope"),
     (r'#\s*include\s*"', set(), 'an include in quotes (write <ratify/...>)'),
     (r"\b(malloc|calloc|realloc|aligned_alloc)\s*\(|\bnew\b|std::(vector|string|function|map)\b",
-     {"host.hpp", "detail/machine/fiber_pool.hpp"}, "allocation"),
+     {"host.hpp", "describe.hpp", "*contents.hpp", "detail/machine/fiber_pool.hpp"}, "allocation"),
     (r"\bthrow\b|\btry\b", {"detail/machine/fiber_pool.hpp"}, "exceptions"),
     (r"(?<![\w:])(?:std::)?(expf?|exp2f?|logf?|log2f?|log1pf?|powf?|tanhf?|sqrtf?|rsqrtf?|fmaf?|fmaxf?|fminf?|fabsf?)\(",
      {"detail/machine/ptx.cuh"}, "libm (use detail/machine/ptx.cuh and detail/math.cuh)"),
@@ -84,20 +101,46 @@ def without_comments_and_strings(text):
     return "".join(out)
 
 
-def place(name):
-    """(layer, operation or None) of a header, or None."""
-    if name in FOUNDATION:
-        return FOUNDATION[name], None
+def place(name, operations=()):
+    """(number of the layer, operation or None) of a header, or None. A header of a part of an operation is named
+    OPERATION_PART."""
+    for exact in (True, False):  # a name over a pattern
+        for number, (_, _, _, headers) in enumerate(LAYERS):
+            if any(name == h if exact else h.endswith("*") and name.startswith(h[:-1]) for h in headers):
+                return number, None
     for pattern, layer in OPERATION:
         if match := re.fullmatch(pattern, name):
-            return layer, match.group(1)
+            word = match.group(1)
+            whole = max((o for o in operations if word == o or word.startswith(o + "_")), key=len, default=word)
+            return NUMBER[layer], whole
     return None
+
+
+def long_functions(code):
+    """-> (offset, lines) of each function longer than allowed. The code is formatted: a body ends at its line's
+    indentation."""
+    lines = code.split("\n")
+    not_a_function = re.compile(r"\s*(namespace|struct|class|union|enum|extern|inline namespace|#)")
+    for i, line in enumerate(lines):
+        if not line.rstrip().endswith("{") or not_a_function.match(line):
+            continue
+        head = i
+        while head > 0 and lines[head - 1].strip() and not re.search(r"[;{}:>]\s*$", lines[head - 1]):
+            head -= 1
+        if "(" not in "".join(lines[head:i + 1]) or not_a_function.match(lines[head]):
+            continue
+        indent = len(lines[head]) - len(lines[head].lstrip())
+        for j in range(i + 1, len(lines)):
+            if lines[j].startswith(" " * indent + "}"):
+                if j - i - 1 > MOST_FUNCTION_LINES:
+                    yield sum(len(l) + 1 for l in lines[:i]), j - i - 1
+                break
 
 
 def misplaced(name, code, rules):
     """-> (what, offset) of each match of a rule in a header where it has no place."""
     for pattern, places, what in rules:
-        if name in places or any(p.endswith("/") and name.startswith(p) for p in places):
+        if name in places or any(p.endswith("/") and name.startswith(p) or p.startswith("*") and name.endswith(p[1:]) for p in places):
             continue
         for match in re.finditer(pattern, code, re.M):
             yield f"{what} has no place here", match.start()
@@ -117,11 +160,52 @@ def check_portable(root):
     return faults, count
 
 
+def check_detail_stays_inside(root):
+    """What users read and copy neither includes nor names the library's `detail`; its tests may."""
+    faults = []
+    named = re.compile(r"\bratify::detail\b|<ratify/detail/|\busing namespace ratify::detail\b")
+    for folder in ("examples", "bench", "docs"):
+        for path in sorted((root / folder).rglob("*")):
+            name = path.relative_to(root)
+            if path.suffix not in (".hpp", ".cuh", ".cpp", ".cu", ".md"):
+                continue
+            for number, line in enumerate(path.read_text(errors="replace").split("\n"), 1):
+                if named.search(line):
+                    faults.append(f"{name}:{number}: names the library's detail")
+    readme = root / "README.md"
+    if readme.is_file() and named.search(readme.read_text()):
+        faults.append("README.md: names the library's detail")
+    return faults
+
+
+TABLE = re.compile(r"(<!-- layers -->\n).*?(<!-- /layers -->)", re.S)
+
+
+def table():
+    """The layers as the rows of docs/design.md."""
+    rows = ["| layer | holds | headers |", "|---|---|---|"]
+    for name, holds, _, headers in LAYERS:
+        patterns = [p.replace(r"(\w+)", "NAME").replace("\\.", ".") for p, layer in OPERATION if layer == name]
+        rows.append(f"| {name} | {holds} | {', '.join(f'`{h}`' for h in patterns + headers)} |")
+    return "\n".join(rows) + "\n"
+
+
+def check_table(root):
+    path = root / "docs" / "design.md"
+    if not path.is_file():
+        return []
+    text = path.read_text()
+    if (match := TABLE.search(text)) and match.group(0) == match.group(1) + table() + match.group(2):
+        return []
+    return ["docs/design.md: the table of layers is not this script's: run tests/layers.py --write"]
+
+
 def check(root):
     faults = []
     include = root / "include" / "ratify"
     headers = {str(p.relative_to(include)): p for p in sorted(include.rglob("*")) if p.suffix in (".hpp", ".cuh")}
     operations = {m.group(1) for n in headers if (m := re.fullmatch(OPERATION[0][0], n))}
+    faults += check_detail_stays_inside(root) + check_table(root)
     edges = {}
     for name, path in headers.items():
         text = path.read_text()
@@ -133,7 +217,7 @@ def check(root):
         def fault(what, offset=None):
             faults.append(f"include/ratify/{name}{':' + str(line_of(offset)) if offset is not None else ''}: {what}")
 
-        here = place(name)
+        here = place(name, operations)
         if here is None:
             fault("stands in no layer: name it after its operation or add it to tests/layers.py")
             continue
@@ -147,15 +231,19 @@ def check(root):
             if other not in headers:
                 fault(f"includes <ratify/{other}>, which is not there", match.start())
                 continue
-            if (there := place(other)) is None:
+            if (there := place(other, operations)) is None:
                 continue
-            allowed = there[0] < layer or (there[0] == layer and layer in (0, 1, 2, 5))
-            if operation is not None and there[1] not in (None, operation) and there[0] != 5:
+            allowed = there[0] < layer or (there[0] == layer and LAYERS[layer][2])
+            if operation is not None and there[1] not in (None, operation) and there[0] != NUMBER["device"]:
                 allowed = False
             if not allowed:
-                fault(f"(layer {layer}) includes {other} (layer {there[0]})", match.start())
+                fault(f"({LAYERS[layer][0]}) includes {other} ({LAYERS[there[0]][0]})", match.start())
         for what, at in misplaced(name, code, ONLY_IN):
             fault(what, at)
+        if (count := text.count("\n")) > MOST_LINES:
+            fault(f"has {count} lines; at most {MOST_LINES}")
+        for at, count in long_functions(code):
+            fault(f"a function of {count} lines; at most {MOST_FUNCTION_LINES}", at)
         if "#pragma once" not in code:
             fault("has no #pragma once")
         if not re.search(r"^///", text, re.M) and name != "version.hpp":
@@ -205,6 +293,7 @@ def self_test():
         "status.hpp": "#pragma once\n/// asm, getenv(\"X\") in a comment\n#include <ratify/config.hpp>\n",
         "a_policy.hpp": "#pragma once\n///\n#include <ratify/status.hpp>\n",
         "b_policy.hpp": "#pragma once\n///\n",
+        "a_params.hpp": "#pragma once\n///\n#include <ratify/a_policy.hpp>\n",
         "detail/a_traits.cuh": "#pragma once\n///\n#include <ratify/a_policy.hpp>\n",
         "device/a.cuh": "#pragma once\n///\n#include <ratify/detail/a_traits.cuh>\nchar const* s = \"asm or not\"; int n = 1'000'000;\n",
         "device/b.cuh": "#pragma once\n///\n#include <ratify/device/a.cuh>\n",
@@ -218,6 +307,7 @@ def self_test():
         "device/a.cuh": ["#include <ratify/a.cuh>", "#include <ratify/b_policy.hpp>"],
         "config.hpp": ["#include <ratify/status.hpp>"],
         "detail/stray.hpp": ["#pragma once\n///"],
+        "a_policy.hpp": ["#include <ratify/a_params.hpp>", "// a line\n" * 500, "int f(int a) {\n" + "  ++a;\n" * 81 + "}"],
         "c.cuh": ["#pragma once\n///"],
     }
     portable = {
@@ -268,6 +358,10 @@ def self_test():
 
 
 if __name__ == "__main__":
+    if "--write" in sys.argv:
+        design = pathlib.Path(__file__).resolve().parent.parent / "docs" / "design.md"
+        design.write_text(TABLE.sub(lambda m: m.group(1) + table() + m.group(2), design.read_text()))
+        sys.exit(0)
     if "--self-test" in sys.argv:
         sys.exit(1 if self_test() else 0)
     arguments = [a for a in sys.argv[1:] if not a.startswith("--")]

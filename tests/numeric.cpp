@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ratify/detail/meta.hpp>
 #include <ratify/numeric.hpp>
 
 #include "reference/formats.hpp"
+#include "support/bits.hpp"
 #include "support/compare.hpp"
 #include "support/executors.hpp"
 #include "support/map.hpp"
@@ -10,13 +10,15 @@
 
 #include <doctest/doctest.h>
 
+#include <cfenv>
 #include <limits>
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
 
 namespace {
 
 using namespace ratify_test;
-using ratify::detail::bits;
-using ratify::detail::from_bits;
 
 template <class To>
 struct conversion {
@@ -69,6 +71,39 @@ std::vector<float> critical_inputs() {
   return v;
 }
 
+/// What a calling thread may have set before it calls a free function.
+struct caller_mode {
+  char const* name;
+  int rounding;
+  bool flushes;
+};
+std::vector<caller_mode> caller_modes() {
+  std::vector<caller_mode> modes{{"to nearest", FE_TONEAREST, false},
+                                 {"upward", FE_UPWARD, false},
+                                 {"downward", FE_DOWNWARD, false},
+                                 {"toward zero", FE_TOWARDZERO, false}};
+#if defined(__SSE__)
+  modes.push_back({"subnormals flushed to zero", FE_TONEAREST, true});
+#endif
+  return modes;
+}
+/// Sets a mode for its lifetime.
+class changed_environment {
+ public:
+  explicit changed_environment(caller_mode const& mode) {
+    std::fegetenv(&saved_);
+    std::fesetround(mode.rounding);
+#if defined(__SSE__)
+    if (mode.flushes) _mm_setcsr(_mm_getcsr() | 0x8040);
+#endif
+  }
+  ~changed_environment() { std::fesetenv(&saved_); }
+  changed_environment(changed_environment const&) = delete;
+  changed_environment& operator=(changed_environment const&) = delete;
+ private:
+  std::fenv_t saved_;
+};
+
 }  // namespace
 
 TEST_CASE_TEMPLATE("every code to FP32 by the definition of its format", Format, ratify::f16, ratify::bf16,
@@ -111,12 +146,30 @@ TEST_CASE("FP32 to FP32 changes nothing but NaNs") {
   check_conversion(in, expected);
 }
 
-TEST_CASE("small integer helpers") {
-  static_assert(ratify::detail::ceil_div(0, 4) == 0 && ratify::detail::ceil_div(1, 4) == 1 &&
-                ratify::detail::ceil_div(4, 4) == 1 && ratify::detail::ceil_div(5, 4) == 2);
-  static_assert(ratify::detail::min_of(3, -2) == -2 && ratify::detail::max_of(3, -2) == 3);
-  static_assert(ratify::detail::is_one_of_v<int, float, int> && !ratify::detail::is_one_of_v<int, float, unsigned>);
+TEST_CASE("storage formats have the size of their bits") {
   static_assert(ratify::is_fp8_v<ratify::e4m3> && ratify::is_fp8_v<ratify::e5m2> && !ratify::is_fp8_v<ratify::f16>);
   static_assert(sizeof(ratify::f16) == 2 && sizeof(ratify::bf16) == 2 && sizeof(ratify::e4m3) == 1 &&
                 sizeof(ratify::e5m2) == 1 && sizeof(ratify::e2m1x2) == 1);
+}
+
+TEST_CASE_TEMPLATE("conversions do not depend on the caller's rounding mode, nor on subnormals flushed to zero", Format,
+                   ratify::f16, ratify::bf16, ratify::e4m3, ratify::e5m2) {
+  auto const inputs = critical_inputs<Format>();
+  std::vector<Format> expected;
+  for (float x : inputs) expected.push_back(reference::nearest<Format>(x));
+  auto const codes = all_codes<Format>();
+  std::vector<float> values;
+  for (auto c : codes) values.push_back(canonical_float(reference::value_of(c)));
+  for (caller_mode const mode : caller_modes()) {
+    CAPTURE(mode.name);
+    std::vector<Format> got(inputs.size());
+    std::vector<float> back(codes.size());
+    {
+      changed_environment const environment(mode);
+      for (size_t i = 0; i < inputs.size(); ++i) got[i] = ratify::convert<Format>(inputs[i]);
+      for (size_t i = 0; i < codes.size(); ++i) back[i] = ratify::to_float(codes[i]);
+    }
+    CHECK(bit_difference(got, expected) == "");
+    CHECK(bit_difference(back, values) == "");
+  }
 }

@@ -6,10 +6,14 @@
 
 #include <doctest/doctest.h>
 
+#include "support/bits.hpp"
 #include "support/executors.hpp"
 #include "support/random.hpp"
+#include "support/refusal.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -20,11 +24,7 @@ namespace {
 using ratify_test::buffer;
 using ratify_test::on_each_executor;
 
-uint32_t bits_of(float x) {
-  uint32_t u;
-  std::memcpy(&u, &x, sizeof u);
-  return u;
-}
+uint32_t bits_of(float x) { return ratify_test::bits(x); }
 uint32_t bits_of(int32_t x) { return static_cast<uint32_t>(x); }
 template <class Format>
 uint32_t bits_of(Format x) {
@@ -56,11 +56,6 @@ ratify::shadow_record twin(std::vector<Format> const& a, std::vector<Format> con
   return r;
 }
 
-template <class Format>
-struct policy_of : ratify::shadow_policy {
-  using format = Format;
-};
-
 template <class Format, class Executor, class Make>
 void compare_formats(Executor& on, Make make) {
   for (int const rows : {1, 7, 41})
@@ -78,13 +73,13 @@ void compare_formats(Executor& on, Make make) {
         wide[i / static_cast<size_t>(columns) * static_cast<size_t>(stride) + i % static_cast<size_t>(columns)] = a[i];
       buffer<Format, Executor> x(on, wide), y(on, b);
       buffer<ratify::shadow_record, Executor> record(on, {{0, 0, 0, 0, 0, 0}});
-      ratify::shadow_compare_params<policy_of<Format>> p;
+      using operation = ratify::shadow_compare<ratify::element_format<Format>>;
+      typename operation::params p;
       p.driver = {x.data(), stride};
       p.shadow = {y.data(), columns};
       p.record = record.data();
       p.rows = rows;
       p.columns = columns;
-      using operation = ratify::shadow_compare<policy_of<Format>>;
       REQUIRE(std::string(ratify_test::launch<operation>(p, on).reason()) == "");
       ratify::shadow_record const got = record.read().front(), want = twin(a, b);
       CHECK(got.calls == 1);
@@ -95,8 +90,7 @@ void compare_formats(Executor& on, Make make) {
     }
 }
 
-struct embedding_policy : ratify::embedding_policy {};
-using embed = ratify::embedding<embedding_policy>;
+using embed = ratify::embedding<>;
 
 }  // namespace
 
@@ -110,6 +104,10 @@ TEST_CASE("shadow: counts of every format are those of plain loops") {
     compare_formats<ratify::e4m3>(on, [&] { return ratify::e4m3{static_cast<uint8_t>(random.word())}; });
     compare_formats<ratify::e5m2>(on, [&] { return ratify::e5m2{static_cast<uint8_t>(random.word())}; });
     compare_formats<int32_t>(on, [&] { return static_cast<int32_t>(random.word() % 2001) - 1000; });
+    // Far apart: differences of up to 2^32 - 1, and floats whose difference exceeds FP32.
+    compare_formats<int32_t>(on, [&] { return static_cast<int32_t>(static_cast<uint32_t>(random.word())); });
+    compare_formats<int32_t>(on, [&] { return random.one_of({INT32_MIN, INT32_MIN + 1, -1, 0, INT32_MAX}); });
+    compare_formats<float>(on, [&] { return random.one_of({3e38f, -3e38f, 1e38f, INFINITY, -INFINITY, 0.0f}); });
   });
 }
 
@@ -169,22 +167,18 @@ TEST_CASE("shadow: one bit that differs in one layer is found, and the layer is 
 }
 
 namespace {
-struct tuned : ratify::recurrence_policy {
-  using output_format = float;
-};
-struct plain : tuned {
-  static constexpr int value_block = 8, column_threads = 8;
-};
+using tuned = ratify::recurrence<ratify::output_format<float>>;
+using plain = ratify::recurrence<ratify::output_format<float>, ratify::value_block<8>, ratify::column_threads<8>>;
 }  // namespace
 
 TEST_CASE("shadow: states that are written in place, from round to round") {
-  static constexpr int rows = 3, dim = 128, slots = rows + 1, state = dim * dim, channels = 3 * dim;
+  static constexpr int rows = 3, dim = 128, pool_slots = rows + 1, state = dim * dim, channels = 3 * dim;
   on_each_executor([](auto& on) {
     using executor = std::decay_t<decltype(on)>;
-    using drive = ratify::recurrence<tuned>;
+    using drive = tuned;
     ratify_test::random_source random(43);
-    auto const states = random.uniforms<float>(slots * state, -0.1f, 0.1f);
-    buffer<float, executor> pool(on, states), alone(on, states), spare_pool(on, slots * state);
+    auto const states = random.uniforms<float>(pool_slots * state, -0.1f, 0.1f);
+    buffer<float, executor> pool(on, states), alone(on, states), spare_pool(on, pool_slots * state);
     buffer<ratify::f16, executor> mixed(on, random.uniforms<ratify::f16>(rows * channels, -1, 1));
     buffer<float, executor> g(on, random.uniforms<float>(rows, -0.5f, -0.1f)),
         beta(on, random.uniforms<float>(rows, 0.1f, 0.9f));
@@ -199,7 +193,7 @@ TEST_CASE("shadow: states that are written in place, from round to round") {
       p.beta = beta.data();
       p.state_pool = states_of;
       p.slot_stride = state;
-      p.slots = slots;
+      p.pool_slots = pool_slots;
       p.query_start = starts.data();
       p.initial_slot = initial.data();
       p.selector = selector.data();
@@ -212,19 +206,19 @@ TEST_CASE("shadow: states that are written in place, from round to round") {
       p.scale = 0.088388346f;
     };
     drive::params p, without;
-    ratify::recurrence<plain>::params q;
+    plain::params q;
     fill(p, pool.data(), out.data());
     fill(q, spare_pool.data(), spare_out.data());
     fill(without, alone.data(), spare_out.data());
     buffer<ratify::shadow_record, executor> records(on, std::vector<ratify::shadow_record>(2));
     auto const round = [&](int place) {
-      using both = ratify::shadow<drive, ratify::recurrence<plain>>;
+      using both = ratify::shadow<drive, plain>;
       REQUIRE(both::can_launch(p, q, on));
       CHECK(both::workspace_bytes(p, q, on) == 0);
       return both::launch(
           p, q, {}, records.data() + place, on,
           ratify::shadow_tensor<float>{{out.data(), dim}, {spare_out.data(), dim}, rows, dim},
-          ratify::shadow_tensor<float>{{pool.data(), state}, {spare_pool.data(), state}, slots, state, true});
+          ratify::shadow_tensor<float>{{pool.data(), state}, {spare_pool.data(), state}, pool_slots, state, true});
     };
     // Each round starts from what the one before left: the driver's states are the shadow's at every call.
     for (int i = 0; i < 3; ++i) REQUIRE(round(0));
@@ -233,7 +227,7 @@ TEST_CASE("shadow: states that are written in place, from round to round") {
     for (int i = 0; i < 4; ++i) REQUIRE(ratify_test::launch<drive>(without, on));
     auto const found = records.read();
     CHECK(found[0].calls == 3);
-    CHECK(found[0].elements == 3 * (rows * dim + slots * state));
+    CHECK(found[0].elements == 3 * (rows * dim + pool_slots * state));
     CHECK(found[0].differing_elements == 0);
     CHECK(found[1].calls == 1);
     CHECK(found[1].differing_elements > rows * dim / 2);
@@ -263,28 +257,100 @@ TEST_CASE("shadow: a shadow that cannot run leaves the driver's result and says 
     CHECK_FALSE(both::can_launch(p, q, on));
     auto const s =
         both::launch(p, q, {}, record.data(), on, ratify::shadow_tensor<float>{p.out, {spare.data(), 4}, 1, 4});
-    CHECK(s.code() == ratify::status_code::unsupported);
+    CHECK(s.code() == ratify::status_code::invalid_argument);
     CHECK(std::string(s.reason()) == "ratify::embedding: vocab must be at least 1 token");
     CHECK(out.read() == std::vector<float>(4, 1.0f));
     CHECK(record.read().front().calls == 0);
+    // Nor does a record that is missing, or a spare tensor that cannot be filled, keep the driver from running.
+    q.vocab = 2;
+    p.rows = 0;
+    CHECK(std::string(both::launch(p, q, {}, nullptr, on, ratify::shadow_tensor<float>{p.out, q.out, 1, 4}).reason()) ==
+          "ratify::shadow_compare: record must not be null");
+    p.rows = 1;
+    buffer<float, executor> other(on, 4);
+    p.out = {other.data(), 4};
+    CHECK(std::string(
+              both::launch(p, q, {}, record.data(), on, ratify::shadow_tensor<float>{p.out, {nullptr, 4}, 1, 4, true})
+                  .reason()) == "ratify::shadow_copy: to must not be null");
+    CHECK(other.read() == std::vector<float>(4, 1.0f));
   });
 }
 
-TEST_CASE("shadow: rules of a launch") {
-  ratify::shadow_compare_params<ratify::shadow_policy> p;
-  p.rows = 1;
-  p.columns = 1;
-  auto& on = ratify_test::host();
-  using compare = ratify::shadow_compare<ratify::shadow_policy>;
-  auto const reason = [&] { return std::string(compare::can_launch(p, on).reason()); };
-  CHECK(reason() == "");
-  p.rows = -1;
-  CHECK(reason() == "ratify::shadow: rows must not be negative");
-  p.rows = 1;
-  p.columns = 0;
-  CHECK(reason() == "ratify::shadow: columns must be at least 1");
-  p.rows = 1 << 20;
-  p.columns = (int64_t{1} << 17) + 1;
-  CHECK(reason() ==
-        "ratify::shadow: rows * columns must be at most 2^37 elements; compare a larger tensor in several pieces");
+TEST_CASE("shadow_copy copies every format bit by bit and nothing else") {
+  on_each_executor([](auto& on) {
+    using executor = std::decay_t<decltype(on)>;
+    using operation = ratify::shadow_copy<ratify::element_format<ratify::e5m2>>;
+    std::vector<ratify::e5m2> from;
+    for (int i = 0; i < 256; ++i) from.push_back({static_cast<uint8_t>(i)});
+    buffer<ratify::e5m2, executor> x(on, from), y(on, 4 * 70);
+    operation::params p;
+    p.from = {x.data(), 64};
+    p.to = {y.data(), 70};
+    p.rows = 4;
+    p.columns = 60;
+    REQUIRE(ratify_test::launch<operation>(p, on));
+    auto const got = y.read();
+    for (size_t i = 0; i < got.size(); ++i)
+      CHECK(got[i].bits == (i % 70 < 60 ? from[i / 70 * 64 + i % 70].bits : 0xff));
+  });
+}
+
+TEST_CASE("shadow_copy and shadow_compare refuse a launch with its rule's text") {
+  using namespace ratify_test;
+  using copy = ratify::shadow_copy<>;
+  using compare = ratify::shadow_compare<>;
+  static_assert(ratify::is_supported_shadow_copy<ratify::element_format<int32_t>>);
+  static_assert(!ratify::is_supported_shadow_copy<ratify::element_format<double>>);
+  static_assert(ratify::is_supported_shadow_compare<ratify::element_format<ratify::e4m3>>);
+  static_assert(!ratify::is_supported_shadow_compare<ratify::input_format<float>>);
+  float a[6] = {}, b[6] = {};
+  ratify::shadow_record record{};
+  copy::params c;
+  c.from = {a, 3};
+  c.to = {b, 3};
+  c.rows = 2;
+  c.columns = 3;
+  CHECK(copy::launch(c, {}, host()));
+  invalid<copy>(c, "ratify::shadow_copy: rows must not be negative", [](auto& p) { p.rows = -1; });
+  invalid<copy>(c, "ratify::shadow_copy: columns must be at least 1 element", [](auto& p) { p.columns = 0; });
+  unsupported<copy>(
+      c, "ratify::shadow_copy: rows * columns must be at most 2^37 elements; take a larger tensor in several pieces",
+      [](auto& p) {
+        p.rows = 1 << 20;
+        p.columns = (int64_t{1} << 17) + 1;
+      });
+  invalid<copy>(c, "ratify::shadow_copy: from must not be null", [](auto& p) { p.from.data = nullptr; });
+  invalid<copy>(c, "ratify::shadow_copy: a stride of from is smaller than what it steps over",
+                [](auto& p) { p.from.stride = 2; });
+  invalid<copy>(c, "ratify::shadow_copy: to must not be null", [](auto& p) { p.to.data = nullptr; });
+  invalid<copy>(c, "ratify::shadow_copy: a stride of to is smaller than what it steps over",
+                [](auto& p) { p.to.stride = 0; });
+
+  compare::params d;
+  d.driver = {a, 3};
+  d.shadow = {b, 3};
+  d.record = &record;
+  d.rows = 2;
+  d.columns = 3;
+  CHECK(compare::launch(d, {}, host()));
+  invalid<compare>(d, "ratify::shadow_compare: rows must not be negative", [](auto& p) { p.rows = -1; });
+  invalid<compare>(d, "ratify::shadow_compare: columns must be at least 1 element", [](auto& p) { p.columns = -1; });
+  unsupported<compare>(
+      d, "ratify::shadow_compare: rows * columns must be at most 2^37 elements; take a larger tensor in several pieces",
+      [](auto& p) {
+        p.rows = 1 << 20;
+        p.columns = (int64_t{1} << 17) + 1;
+      });
+  invalid<compare>(d, "ratify::shadow_compare: calls must not be negative", [](auto& p) { p.calls = -1; });
+  invalid<compare>(d, "ratify::shadow_compare: driver must not be null", [](auto& p) { p.driver.data = nullptr; });
+  invalid<compare>(d, "ratify::shadow_compare: a stride of driver is smaller than what it steps over",
+                   [](auto& p) { p.driver.stride = 1; });
+  invalid<compare>(d, "ratify::shadow_compare: shadow must not be null", [](auto& p) { p.shadow.data = nullptr; });
+  invalid<compare>(d, "ratify::shadow_compare: a stride of shadow is smaller than what it steps over",
+                   [](auto& p) { p.shadow.stride = -3; });
+  invalid<compare>(d, "ratify::shadow_compare: record must not be null", [](auto& p) { p.record = nullptr; });
+  // Without rows there is nothing to do, and no tensor is needed.
+  copy::params nothing;
+  nothing.columns = 1;
+  CHECK(copy::launch(nothing, {}, host()));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// status, and what a rule list expands to.
+/// status, and what a list of launch rules expands to.
 #include <ratify/activation.cuh>
 #include <ratify/status.hpp>
 
@@ -15,22 +15,14 @@ struct shape {
   int rows, columns;
 };
 
-#define RATIFY_TEST_RULES(RULE)                             \
-  RULE(rows, (p.rows > 0), "test: rows must be at least 1") \
-  RULE(columns, (p.columns % 4 == 0), "test: columns must be a multiple of 4")
+#define RATIFY_TEST_SHAPE_RULES(INVALID, UNSUPPORTED)          \
+  INVALID(rows, (p.rows > 0), "test: rows must be at least 1") \
+  UNSUPPORTED(columns, (p.columns % 4 == 0), "test: columns must be a multiple of 4")
 
-constexpr bool supported(shape const& p) { return true RATIFY_TEST_RULES(RATIFY_RULE_TEST); }
-constexpr char const* reason(shape const& p) {
-  RATIFY_TEST_RULES(RATIFY_RULE_REASON)
-  return nullptr;
+constexpr ratify::status check(shape const& p) {
+  RATIFY_TEST_SHAPE_RULES(RATIFY_RETURN_INVALID, RATIFY_RETURN_UNSUPPORTED)
+  return {};
 }
-
-struct bad_policy : ratify::gating_policy {
-  using input_format = double;
-};
-struct stranger {
-  using input_format = float;
-};
 
 }  // namespace
 
@@ -45,27 +37,30 @@ TEST_CASE("a status is ok or says why not") {
   CHECK(std::string(bad.reason()) == "too small");
 }
 
-TEST_CASE("a rule list is a predicate and the reason of the first rule that fails") {
-  static_assert(supported({1, 8}) && !supported({0, 8}) && !supported({1, 7}));
-  CHECK(reason({1, 8}) == nullptr);
-  CHECK(std::string(reason({0, 7})) == "test: rows must be at least 1");
-  CHECK(std::string(reason({3, 7})) == "test: columns must be a multiple of 4");
+TEST_CASE("a list of launch rules becomes the status of the first one that is broken") {
+  static_assert(check({1, 8}));
+  CHECK(check({0, 7}).code() == ratify::status_code::invalid_argument);
+  CHECK(std::string(check({0, 7}).reason()) == "test: rows must be at least 1");
+  CHECK(check({3, 7}).code() == ratify::status_code::unsupported);
+  CHECK(std::string(check({3, 7}).reason()) == "test: columns must be a multiple of 4");
 }
 
-TEST_CASE("a predicate judges policies without stopping the compiler") {
-  static_assert(ratify::is_supported_gating<ratify::gating_policy>);
-  static_assert(!ratify::is_supported_gating<bad_policy>);
-  static_assert(!ratify::is_supported_gating<stranger>);
+TEST_CASE("a predicate judges knobs without stopping the compiler") {
+  static_assert(ratify::is_supported_gating<>);
+  static_assert(ratify::is_supported_gating<ratify::input_format<float>>);
+  static_assert(!ratify::is_supported_gating<ratify::input_format<double>>);
+  static_assert(!ratify::is_supported_gating<ratify::head_dim<64>>);
+  static_assert(!ratify::is_supported_gating<int>);
 }
 
 TEST_CASE("can_launch and launch give the rule's text, and launch runs nothing") {
-  using operation = ratify::gating<ratify::gating_policy>;
+  using operation = ratify::gating<>;
   operation::params p;  // null pointers: a run would fault
   p.rows = 1;
   p.value_heads = 0;
   for (ratify::status const s :
        {operation::can_launch(p, ratify_test::host()), operation::launch(p, {}, ratify_test::host())}) {
-    CHECK(s.code() == ratify::status_code::unsupported);
+    CHECK(s.code() == ratify::status_code::invalid_argument);
     CHECK(std::string(s.reason()) == "ratify::gating: value_heads must be at least 1");
   }
   p.rows = 0;

@@ -12,23 +12,23 @@ import sys
 
 # operation: (contract, limits, files of tests/, with :WORD where their test cases call the operation that). Formats and knobs are in the headers and in the policies.
 promises = {
-    "acceptance": ("exact integers: no knob but rule moves a token", "vocabulary 1 to 4194304; any number of requests, drafts, shards", ["acceptance.cpp"]),
+    "acceptance": ("exact integers: no knob but rule moves a token", "vocabulary 1 to 4194304; any number of requests, drafts, shards", ["acceptance/twin.cpp", "acceptance/rules.cpp"]),
     "append": ("correctly rounded", "any rows, heads, head_dim, page size", ["cache.cpp", "attention_lengths.cpp"]),
-    "attention": ("ordered; partition_width alone moves bits", "32 rows a request; 64 query heads a KV head, 65535 in all; head_dim 64, 128, 256; any page size; context to 2^30; K and V on 16 bytes", ["attention.cpp", "attention_lengths.cpp"]),
+    "attention": ("ordered; partition_width alone moves bits", "32 rows per request; 64 query heads per KV head, 65535 in all; head_dim 64, 128, 256; any page size; context to 2^30; K and V on 16 bytes", ["attention/twin.cpp", "attention/rows.cpp", "attention/nonfinite.cpp", "attention/range.cpp", "attention_lengths.cpp"]),
     "convolution": ("ordered; no knob moves bits", "any rows and channels; 65535 requests; width 2 to 4; input F16 or BF16", ["convolution.cpp"]),
     "decode": ("exact; revisions are equal", "2^40 - 512 codes", ["decoder.cpp"]),
-    "draft_convolution": ("ordered", "any slots; channels a multiple of 16", ["drafting.cpp"]),
-    "draft_walk": ("ordered scores, exact draws", "1 to 64 candidates a slot; any rank and slots; vocabulary to 4194304", ["drafting.cpp"]),
+    "draft_convolution": ("ordered", "any number of slots; channels a multiple of 16", ["drafting/convolution.cpp"]),
+    "draft_walk": ("ordered scores, exact draws", "1 to 64 candidates per slot; any rank and number of slots; vocabulary to 4194304", ["drafting/walk.cpp", "drafting/draws.cpp", "drafting/walk_range.cpp"]),
     "embedding": ("a copy", "any table", ["embedding.cpp"]),
-    "gated_rmsnorm": ("ordered", "any rows, heads, head_dim", ["normalization.cpp"]),
-    "gating": ("an element at a time", "any rows and heads", ["activation.cpp"]),
+    "gated_rmsnorm": ("ordered", "any rows, heads, head_dim", ["normalization/twin.cpp", "normalization/range.cpp"]),
+    "gating": ("element by element", "any rows and heads", ["activation/gating.cpp"]),
     "merge": ("ordered by part", "any parts and rows; head_dim to 65536", ["merge.cpp"]),
-    "projection": ("ordered; split_k and effective_scale move bits", "any M and N; K a multiple of 16; weights on 8 bytes", ["projection.cpp"]),
-    "qk_norm_rotary": ("ordered", "any rows, heads, head_dim; rotary_dim even", ["normalization.cpp"]),
-    "recurrence": ("ordered; l2norm alone moves bits, modes are equal", "32 rows a request; 65535 requests; value heads a multiple of key heads; key and value dim 64, 128; rings of 16, 32, 64", ["recurrence.cpp", "recurrence_replay.cpp:replay"]),
-    "rmsnorm": ("ordered", "any rows and columns", ["normalization.cpp"]),
-    "sigmoid_gate": ("an element at a time", "any rows, heads, head_dim", ["activation.cpp"]),
-    "silu_and_mul": ("an element at a time", "any rows and columns", ["activation.cpp"]),
+    "projection": ("ordered; split_k and effective_scale move bits", "any M and N; K a multiple of 16; weights on 8 bytes", ["projection/twin.cpp", "projection/range.cpp"]),
+    "qk_norm_rotary": ("ordered", "any rows, heads, head_dim; rotary_dim even", ["normalization/twin.cpp", "normalization/range.cpp"]),
+    "recurrence": ("ordered; l2norm alone moves bits, modes are equal", "32 rows per request; 65535 requests; value heads a multiple of key heads; key and value dim 64, 128; rings of 16, 32, 64", ["recurrence/twin.cpp", "recurrence/snapshots.cpp", "recurrence/histories.cpp:replay", "recurrence/replay.cpp:replay"]),
+    "rmsnorm": ("ordered", "any rows and columns", ["normalization/twin.cpp", "normalization/range.cpp"]),
+    "sigmoid_gate": ("element by element", "any rows, heads, head_dim", ["activation/products.cpp"]),
+    "silu_and_mul": ("element by element", "any rows and columns", ["activation/products.cpp"]),
 }
 
 program, readme = sys.argv[1], pathlib.Path(sys.argv[2])
@@ -56,9 +56,11 @@ for name, row in sorted(rows.items()):
         text = (tests / file).read_text()
         if not re.search(rf'TEST_CASE(_TEMPLATE)?\(\s*"[^"]*\b{word}\b', text):
             sys.exit(f"no test case of tests/{file} names {word}")
-        if f"<ratify/{row['header'].split('/')[1]}>" not in text and f"ratify::{name}<" not in text:
+        text += "".join((tests / h).read_text() for h in re.findall(r'#include "(support/\w+\.hpp)"', text))
+        if f"<ratify/{row['header'].split('/')[1]}>" not in text and not re.search(rf"\bratify::{name}(_policy)?[<,]", text):
             sys.exit(f"tests/{file} does not use {name}")
-    knobs = "; ".join(f"{k} {', '.join(sorted(v, key=lambda x: (len(x), x)))}" for k, v in row["knobs"].items())
+    varied = {k: v for k, v in row["knobs"].items() if len(v) > 1}
+    knobs = "; ".join(f"`{k}` {', '.join(sorted(v, key=lambda x: (len(x), x)))}" for k, v in varied.items())
     policies.append(f"| `{name}` | [{row['header'].split('/')[1]}](include/{row['header']}) | {row['count']} | {knobs} |")
     where = ", ".join(f"[{file}](tests/{file})" for file in (f.partition(":")[0] for f in files))
     contracts.append(f"| `{name}` | {contract} | {limits} | {where} |")

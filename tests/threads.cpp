@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// L4: large, small, large shared storage in turn from two host threads, each with an executor of its own, on two cards
-// where there are two. A card grants shared memory beyond 48 KB per kernel and device, and errors stick to threads.
-#include <ratify/detail/machine/launch.cuh>
+// L4: kernels with large, small and large shared storage in turn, from two host threads with an executor each, on two
+// cards where there are two. CUDA grants shared memory beyond 48 KB for each kernel and device separately, and keeps
+// the last error for each host thread.
+#include <ratify/cuda.cuh>
 
 #include "support/executors.hpp"
 
@@ -21,7 +22,7 @@ struct sums_params {
   uint32_t seed;
 };
 
-/// Fills all of its shared storage and reads it back in another order.
+/// Fills its shared storage and reads all of it back in another order.
 template <int Words>
 struct sums_kernel {
   using params = sums_params;
@@ -66,7 +67,7 @@ using threads_test::sums_kernel;
 
 constexpr int launch_blocks = 40;
 
-/// One launch and whether it was right: "" or what was wrong.
+/// One launch. @return "" if the results are right, what is wrong otherwise
 template <int Words, class Executor>
 std::string trial(Executor& on, uint32_t seed) {
   using kernel = sums_kernel<Words>;
@@ -77,7 +78,7 @@ std::string trial(Executor& on, uint32_t seed) {
   return out.read() == kernel::expected(seed, launch_blocks) ? "" : what + "wrong results";
 }
 
-/// Large, small, large, and another large one, again and again.
+/// Launches a large, a small, a large, another large and a middle-sized kernel, `rounds` times.
 template <class Executor>
 std::string turns(Executor& on, uint32_t seed, int rounds) {
   for (int i = 0; i < rounds; ++i) {
@@ -89,15 +90,16 @@ std::string turns(Executor& on, uint32_t seed, int rounds) {
   return "";
 }
 
-/// What two threads report, one after the other: the test's own assertions stay in its thread.
-template <class F>
-std::vector<std::string> on_two_threads(F&& f) {
+/// Calls `run(0)` and `run(1)` on a thread each and returns what they say: the assertions are left to the calling
+/// thread.
+template <class Run>
+std::vector<std::string> on_two_threads(Run&& run) {
   std::vector<std::string> said(2);
   std::vector<std::thread> threads;
   for (int t = 0; t < 2; ++t)
     threads.emplace_back([&, t] {
       try {
-        said[static_cast<size_t>(t)] = f(t);
+        said[static_cast<size_t>(t)] = run(t);
       } catch (std::exception const& e) {
         said[static_cast<size_t>(t)] = e.what();
       }
@@ -110,7 +112,7 @@ std::vector<std::string> on_two_threads(F&& f) {
 
 TEST_CASE("L4 large, small, large shared storage from two host threads, each with its host executor") {
   auto const said = on_two_threads([](int t) {
-    ratify::host_executor on(ratify::host_options{ratify::detail::thread_checker::present ? 1 : 2, shuffle_seed()});
+    ratify::host_executor on(ratify::host_options{host_threads, shuffle_seed()});
     return turns(on, 100u * static_cast<uint32_t>(t), 6);
   });
   CHECK(said[0] == "");
@@ -135,7 +137,7 @@ TEST_CASE("L4 large, small, large shared memory from two host threads with strea
   int here = 0;
   require_success(cudaGetDevice(&here));
   REQUIRE(cudaGetLastError() == cudaSuccess);
-  // Twice, the cards exchanged, so that each thread and each kernel meets both.
+  // Twice, with the cards exchanged, so that each thread and each kernel uses both.
   for (int turn = 0; turn < 2; ++turn) {
     auto const said = on_two_threads([&](int t) {
       require_success(cudaSetDevice((t + turn) % (cards < 2 ? 1 : 2)));

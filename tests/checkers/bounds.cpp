@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Kernels that leave their shared storage or their stack, and correct variants: `bounds CASE wrong|right`. Built with
-/// AddressSanitizer. The line that the report must name carries a `planted` comment.
+/// Kernels that access memory outside their shared storage or overflow their stack, and correct variants of them:
+/// `bounds CASE wrong|right`. Built with AddressSanitizer. The line that the report must name carries a `planted`
+/// comment.
 #include <ratify/host.hpp>
 
 #include <cstdio>
@@ -11,7 +12,7 @@ namespace {
 
 constexpr int n = 64;
 
-/// Shared storage is as large as the kernel says, to the byte: it ends where `word` does.
+/// Shared storage is as large as the kernel declares it, to the byte: it ends where `word` ends.
 template <int First>
 struct storage_kernel {
   struct params {
@@ -34,7 +35,7 @@ struct storage_kernel {
   }
 };
 
-/// A thread has as much stack as stands below its guard page.
+/// The stack of a thread ends at a guard page.
 struct stack_kernel {
   struct params {
     int depth;
@@ -46,7 +47,7 @@ struct stack_kernel {
   struct shared_storage {};
 
   static int dive(int depth, int volatile* above) {
-    int volatile here[64];  // the frame that does not fit
+    int volatile here[64];  // makes each frame large
     here[0] = depth == 0 ? 1 : dive(depth - 1, here) + 1;
     above[1] = here[0];
     return here[0];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Kernels whose threads do not meet, and correct variants: `divergence CASE wrong|right`. Needs no sanitizer; the
-/// status of the launch names kernel and block. Built with each of them, because the fibers that wait for ever must end
-/// cleanly there too.
+/// Kernels whose threads do not all reach the same barrier, and correct variants of them: `divergence CASE
+/// wrong|right`. The status of the launch names kernel and block, without any sanitizer. It is built with each
+/// sanitizer all the same, because the fibers that are left waiting must be ended cleanly under them too.
 #include <ratify/host.hpp>
 
 #include <cstdio>
@@ -70,7 +70,7 @@ int launch(bool wrong) {
   std::vector<int> out(5 * n);
   auto const s = on.run(ratify::stage<meeting_kernel<What>>{{5}, {wrong, out.data()}});
   if (!s) std::puts(s.reason());
-  // The executor works afterwards.
+  // The executor can be used afterwards.
   if (!on.run(ratify::stage<meeting_kernel<What>>{{5}, {false, out.data()}})) return 3;
   return s ? 0 : 1;
 }

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a program with a planted fault, or its correct variant, and judges what it reports.
 
-expect.py clean PROGRAM ARGS...                 it exits 0 and no checker reports anything
-expect.py fault TEXT SOURCE TAG PROGRAM ARGS... it does not exit 0, its output matches the regular expression TEXT and
-                                                names every line of SOURCE that ends with `planted: ... TAG ...`
-expect.py missing WHAT                          skipped, because WHAT is not installed (a failure with RATIFY_NO_SKIP)
+expect.py clean PROGRAM ARGS...                 passes if it exits 0 and no checker reports anything
+expect.py fault TEXT SOURCE TAG PROGRAM ARGS... passes if its exit status is not 0 and its output matches the regular expression
+                                                TEXT and names every line of SOURCE that ends with `planted: ... TAG ...`
+expect.py missing WHAT                          is skipped, because WHAT is not installed (fails if RATIFY_NO_SKIP is set)
 """
 import os
 import pathlib
@@ -20,7 +20,7 @@ def run(command):
 
 
 def fault_of(mode, arguments):
-    """What is wrong, and the program's output."""
+    """-> (what is wrong or None, the program's output)"""
     if mode == "clean":
         status, output = run(arguments)
         if status != 0:

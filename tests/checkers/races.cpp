@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Kernels with a planted race each, and their correct variants: `races CASE`, CASE being one of the names in `main`.
-/// Built with ThreadSanitizer. The lines that a report must name carry a `planted` comment.
+/// Kernels with one planted race each, and correct variants of them: `races CASE wrong|right`, where CASE is one of the
+/// names in `main`. Built with ThreadSanitizer. The lines that a report must name carry a `planted` comment.
 #include <ratify/host.hpp>
 
 #include <cstdio>
@@ -36,7 +36,8 @@ struct block_barrier_kernel {
   }
 };
 
-/// Two rounds over one word a thread: the first barrier is there, the one before the next round's write is not.
+/// Two rounds over one word per thread. There is a barrier between write and read, but none between the read and the
+/// write of the next round.
 template <bool Right>
 struct reuse_kernel {
   using params = block_sums;
@@ -85,7 +86,7 @@ struct warp_barrier_kernel {
   }
 };
 
-/// A warp barrier orders the lanes of its mask alone: the lower half meets, the upper half reads.
+/// A warp barrier orders only the lanes of its mask: here the lower half writes and the upper half reads.
 template <bool Right>
 struct half_warp_kernel {
   using params = block_sums;
@@ -107,7 +108,7 @@ struct half_warp_kernel {
   }
 };
 
-/// A shuffle moves a value and orders no memory.
+/// A shuffle moves a value between lanes and orders no memory accesses.
 template <bool Right>
 struct shuffle_kernel {
   using params = block_sums;
@@ -161,8 +162,8 @@ struct reading_block_kernel {
   }
 };
 
-/// What must not be reported: shared storage and stacks used again from block to block, atomics, launch after launch on
-/// the same memory, divergent warps at their own barriers.
+/// What must not be reported: shared storage and stacks that one block uses after another, atomics, launches that
+/// follow one another on the same memory, and warps that diverge and meet at barriers of their own.
 struct clean_kernel {
   using params = block_sums;
   static constexpr char const* name = "clean_kernel";
@@ -222,7 +223,7 @@ int main(int argc, char** argv) {
   if (what == "missing_warp_barrier") return both<warp_barrier_kernel>(right, 1, 1);
   if (what == "half_warp") return both<half_warp_kernel>(right, 1, 1);
   if (what == "shuffle_is_no_barrier") return both<shuffle_kernel>(right, 1, 1);
-  // On one CPU thread, where one block runs after the other.
+  // On one CPU thread, where one block runs after the other: the race must be found all the same.
   if (what == "two_blocks") return both<two_blocks_kernel>(right, 2, 1);
   if (what == "reading_block") return both<reading_block_kernel>(right, 3, 1);
   if (what == "clean") return launch<clean_kernel>(40, 1, 3) + launch<clean_kernel>(40, 3, 10);

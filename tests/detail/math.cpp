@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Errors of the elementary functions against FP64, over a stride through all FP32 bit patterns. The bounds are those
 /// that detail/math.cuh states.
-#include <ratify/detail/machine/floating_environment.hpp>
 #include <ratify/detail/math.cuh>
 
 #include "reference/activation.hpp"
+#include "support/bits.hpp"
 #include "support/compare.hpp"
 #include "support/executors.hpp"
 
@@ -13,8 +13,6 @@
 namespace {
 
 using namespace ratify_test;
-using ratify::detail::bits;
-using ratify::detail::from_bits;
 
 // keeps_nan: a NaN gives a NaN (log1p_unit is for [0, 1] alone).
 struct exp_function {
@@ -47,6 +45,25 @@ struct silu_function {
   RATIFY_HD static float apply(float x) { return ratify::detail::silu_ordered(x); }
   static double truth(double x) { return std::isinf(x) && x < 0 ? 0.0 : reference::truth::silu(x); }
 };
+/// e^(2x) as the product of two exponentials with exponents of their own.
+struct wide_exp_function {
+  static constexpr bool keeps_nan = true;
+  RATIFY_HD static float apply(float x) {
+    using namespace ratify::detail;
+    scaled_float const e = exp_split(x);
+    return joined_float(mul_rn(e.value, e.value), e.exponent + e.exponent);
+  }
+  static double truth(double x) { return std::exp(2 * x); }
+};
+/// A number taken apart and put together again.
+struct split_function {
+  static constexpr bool keeps_nan = true;
+  RATIFY_HD static float apply(float x) {
+    ratify::detail::scaled_float const s = ratify::detail::split(x);
+    return ratify::detail::joined_float(s.value, s.exponent);
+  }
+  static double truth(double x) { return x; }
+};
 struct rsqrt_function {
   static constexpr bool keeps_nan = true;
   RATIFY_HD static float apply(float x) { return ratify::detail::rsqrt_ordered(x); }
@@ -71,7 +88,8 @@ struct sweep_kernel {
   RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>&) {
     int64_t const step = int64_t{block.grid_x()} * block_threads;
     for (int64_t i = int64_t{block.block_x()} * block_threads + block.thread(); i < p.count; i += step)
-      p.y[i] = ratify::detail::canonical(Function::apply(from_bits(static_cast<uint32_t>(i) * p.stride)));
+      p.y[i] =
+          ratify::detail::canonical(Function::apply(ratify::detail::from_bits(static_cast<uint32_t>(i) * p.stride)));
   }
 };
 
@@ -188,9 +206,9 @@ TEST_CASE("silu") {
   CHECK(worst.normal <= 3.2);
   CHECK(worst.subnormal <= 0.5);
   // Below, the sigmoid is subnormal: its rounding times x.
-  auto const far = measure<silu_function>([](float x) { return x < -87.0f; });
-  CHECK(far.normal <= 53.0);
-  CHECK(far.subnormal <= 53.0);
+  auto const below = measure<silu_function>([](float x) { return x < -87.0f; });
+  CHECK(below.normal <= 53.0);
+  CHECK(below.subnormal <= 53.0);
   auto const f = silu_function::apply;
   CHECK(bits(f(0.0f)) == 0u);
   CHECK(bits(f(-0.0f)) == 0x80000000u);
@@ -210,4 +228,38 @@ TEST_CASE("rsqrt") {
   CHECK(f(-0.0f) == -INFINITY);
   CHECK(bits(f(INFINITY)) == 0u);
   CHECK(std::isnan(f(-1.0f)));
+}
+
+TEST_CASE("exponents kept apart: products of exponentials, and of numbers that FP32 does not hold") {
+  auto const worst = measure<wide_exp_function>(anywhere);
+  CHECK(worst.normal <= 3.1);  // twice an exponential's, and the product's rounding
+  CHECK(worst.subnormal <= 2.6);
+  auto const same = measure<split_function>(anywhere);
+  CHECK(same.normal == 0);
+  CHECK(same.subnormal == 0);
+  auto const f = wide_exp_function::apply;
+  CHECK(f(INFINITY) == INFINITY);
+  CHECK(bits(f(-INFINITY)) == 0u);
+  for (uint32_t const u : {0x00000001u, 0x007fffffu, 0x00800000u, 0x3f800000u, 0x7f7fffffu}) {
+    auto const s = ratify::detail::split(from_bits(u));
+    CHECK(s.value >= 1);
+    CHECK(s.value < 2);
+    CHECK(std::ldexp(static_cast<double>(s.value), s.exponent) == from_bits(u));
+  }
+  CHECK(bits(ratify::detail::split(-0.0f).value) == 0x80000000u);
+  using ratify::detail::joined_float;
+  CHECK(joined_float(1.0f, 1000000) == INFINITY);
+  CHECK(bits(joined_float(-1.0f, -1000000)) == 0x80000000u);
+  CHECK(joined_float(1.5f, 127) == 0x1.8p127f);
+  CHECK(joined_float(8.0f, -152) == 0x1p-149f);
+  CHECK(bits(joined_float(from_bits(0x3f800001u), -150)) == 1u);  // a little more than half a quantum
+  CHECK(bits(joined_float(1.0f, -150)) == 0u);                    // half of one: to even
+}
+
+TEST_CASE("a sum and what rounding took from it") {
+  auto const one = ratify::detail::two_sum(1e8f, -3.25f);
+  CHECK(static_cast<double>(one.sum) + one.lost == 1e8 - 3.25);
+  auto const other = ratify::detail::two_sum(-3.25f, 1e8f);
+  CHECK(other.sum == one.sum);
+  CHECK(other.lost == one.lost);
 }

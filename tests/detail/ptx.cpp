@@ -2,6 +2,7 @@
 #include <ratify/detail/machine/ptx.cuh>
 
 #include "reference/formats.hpp"
+#include "support/bits.hpp"
 #include "support/compare.hpp"
 #include "support/executors.hpp"
 #include "support/map.hpp"
@@ -14,8 +15,6 @@
 namespace {
 
 using namespace ratify_test;
-using ratify::detail::bits;
-using ratify::detail::from_bits;
 
 struct operands {
   float a, b, c;
@@ -41,7 +40,7 @@ struct all_operations {
             less(x.a, x.b),
             is_nan(x.a),
             is_finite(x.a),
-            bits(from_bits(bits(x.a)))};
+            ratify::detail::bits(ratify::detail::from_bits(ratify::detail::bits(x.a)))};
   }
 };
 

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The drafter's operations in plain Python: drafting_cases.py CASES_DIR [--write]
 
-Says what the draft_walk and draft_convolution cases must give, from their inputs alone: scores and exponentials in FP64,
-masses and draws in integers. A decision so close that FP32 scores could turn it is an error, so that the files hold for
-every implementation. Without --write the files' expectations are compared; with it they are made anew."""
+Computes what the draft_walk and draft_convolution cases must give, from their inputs alone: scores and exponentials in
+FP64, masses and draws in integers. A decision that is so close that an error of FP32 scores could change it ends the
+program with an error, so that the files are right for every implementation. Without --write, the expected tensors of the
+files are compared with the computed ones; with it, the files are written again."""
 import math
 import pathlib
 import random
@@ -14,7 +15,7 @@ import sys
 import run_files as rf
 from philox import philox
 
-CLOSE = 1e-5  # of scores, which FP32 gets right to 1e-6 here, over a temperature of 0.6 at least
+CLOSE = 1e-5  # difference of scores, whose FP32 error is below 1e-6 here; temperatures are at least 0.6
 
 
 def single(x):
@@ -22,7 +23,7 @@ def single(x):
 
 
 def bf16(x):
-    """(bits, value): a number cut to its upper half, which is one of BF16."""
+    """-> (bits, value) of a number whose lower 16 bits are cut off, which is a BF16 number."""
     bits = struct.unpack("<I", struct.pack("<f", x))[0] >> 16
     return bits, struct.unpack("<f", struct.pack("<I", bits << 16))[0]
 
@@ -34,7 +35,7 @@ def values(t):
 
 
 def choose(entries, temperature, word):
-    """[(score, id, place)] -> (token, {place: q}); none: (-1, {})."""
+    """[(score, id, place)] -> (token, {place: q}); (-1, {}) if no entry counts."""
     entries = sorted((e for e in entries if e[0] > -math.inf), key=lambda e: (-e[0], e[1], e[2]))
     if not entries:
         return -1, {}
@@ -88,15 +89,15 @@ def walk_inputs(sample):
     for _ in range(requests * slots):
         candidates += rng.sample(range(vocab), count)
     at = lambda r, s, c=0: (r * slots + s) * count + c
-    candidates[at(0, 1, 2)] = candidates[at(0, 5, 7)] = -1  # count nothing, whatever stands there
+    candidates[at(0, 1, 2)] = candidates[at(0, 5, 7)] = -1  # counts nothing, whatever its unary is
     unary[at(0, 1, 2)] = 99.0
-    for s in (0, 3):  # nothing but unary, all equal: the lowest id, and shares that are exact
+    for s in (0, 3):  # equal scores: the lowest id wins, and the shares are exact
         project[(slots + s) * rank:(slots + s + 1) * rank] = [0.0] * rank
         unary[at(1, s):at(1, s + 1)] = [0.5] * count
-    candidates[at(2, 2, 6)], unary[at(2, 2, 6)] = candidates[at(2, 2, 1)], unary[at(2, 2, 1)]  # there twice
+    candidates[at(2, 2, 6)], unary[at(2, 2, 6)] = candidates[at(2, 2, 1)], unary[at(2, 2, 1)]  # listed twice
     unary[at(3, 1, 4)], unary[at(3, 1, 5)] = math.nan, -math.inf
     unary[at(3, 4, 3)] = unary[at(3, 4, 6)] = math.inf  # the lower id of the two
-    candidates[at(4, 5):at(4, 6)] = [-1] * count  # no token, and none after it
+    candidates[at(4, 5):at(4, 6)] = [-1] * count  # no token in this slot and in those after it
     of = rf.Tensor.of
     tables = [bf16(rng.gauss(0, 1)) for _ in range(vocab * rank)]
     tensors = {
@@ -113,7 +114,7 @@ def walk_inputs(sample):
 
 
 def greedy_inputs():
-    """Mode sample where nothing is drawn."""
+    """Mode sample with temperatures at which nothing is drawn."""
     tensors = walk_inputs(True)
     tensors["temperature"] = tensors["temperature"].with_values([0, 1e-6, 9.9e-6, 0, 0])
     return tensors

@@ -33,9 +33,9 @@ request request_for(std::string const& prompt, int tokens, int drafts, float tem
   for (char const c : prompt) r.prompt.push_back(static_cast<unsigned char>(c));
   r.tokens = tokens;
   r.drafts = drafts;
-  r.how.temperature = temperature;
-  r.how.seed = 7;
-  r.how.stop_at_end = false;
+  r.draws.temperature = temperature;
+  r.draws.seed = 7;
+  r.draws.stop_at_end = false;
   return r;
 }
 
@@ -231,7 +231,7 @@ TEST_CASE("generate: decoding stops at the end of the context, and at the end to
   });
   model<ratify::host_executor> const m_ended(on, ended);
   engine<ratify::host_executor> e_ended(on, m_ended, false);
-  r.how.stop_at_end = true;
+  r.draws.stop_at_end = true;
   auto const d_ended = decode(e_ended, table, r, ignore);
   CHECK(d_ended.tokens == std::vector<int32_t>{m.shape.end_token});
   CHECK(d_ended.stop == stop_reason::end_token);
@@ -289,8 +289,8 @@ TEST_CASE("generate: 2000 tokens leave the state of plain decoding" * doctest::s
     using executor = std::decay_t<decltype(on)>;
     model<executor> const m(on, file);
     auto r = request_for("Many years ago there lived in that town", 2000, 0, 1);
-    r.how.top_k = 20;
-    r.how.top_p = 0.95f;
+    r.draws.top_k = 20;
+    r.draws.top_p = 0.95f;
     engine<executor> plain_engine(on, m, false), e(on, m, false);
     decoded const plain = decode(plain_engine, table, r, ignore);
     r.drafts = 7;

@@ -222,7 +222,7 @@ def names_and_types(folder):
 def policies(folder):
     good = case("attention_short")
     for text, says in (("bogus=1", "'bogus'"), ("revision=3", "'3'"), ("revision", "revision"), ("=", "''"),
-                       ("revision=1", "revision=1"), ("pv_unroll=16", "pv_unroll=16"), ("pv_unroll=x", "'x'"),
+                       ("revision=1", "decoder=1"), ("pv_unroll=16", "pv_unroll=16"), ("pv_unroll=x", "'x'"),
                        ("partition_width=4096", "partition_width=4096"), ("out=f64", "'f64'"), ("arithmetic=matrix", "matrix"),
                        ("partition_width=-1", "'-1'"), ("revision=2,,", "''"), ("split_k=2", "'split_k'"),
                        ("pv_unroll=99999999999999999999", "99999999999999999999")):
@@ -231,7 +231,7 @@ def policies(folder):
         refuse(folder, f"metadata {text}", "attention", (good[0], {**good[1], "policy": text}), says, code=2)
     refuse(folder, "a key twice", "attention", good, "twice", arguments=["--policy", "revision=2,revision=0"])
     refuse(folder, "another executor", "attention", good, "'gpu'", code=2, executor="gpu", lines=1)
-    refuse(folder, "decode e5m2 by revision 1", "decode", case("decode_e5m2"), "revision=1", code=2,
+    refuse(folder, "decode e5m2 by revision 1", "decode", case("decode_e5m2"), "decoder=1", code=2,
            arguments=["--policy", "revision=1"])
     refuse(folder, "value_block 3", "recurrence", case("recurrence_retired_vk"), "value_block=3", code=2,
            arguments=["--policy", "value_block=3"])
@@ -585,7 +585,7 @@ def contents(folder):
     wide = {k: v for k, v in tensors.items() if not k.startswith("expected.")}
     for tensor in ("unary", "candidates"):
         wide[tensor] = rf.Tensor(tensors[tensor].dtype, [5, 7, 65], bytes(5 * 7 * 65 * 4))
-    refuse(folder, "65 candidates", "draft_walk", (wide, metadata), "1 to 64 candidates", code=2)
+    refuse(folder, "65 candidates", "draft_walk", (wide, metadata), "at most 64 candidates", code=2)
     refuse(folder, "another mode", "draft_walk", (tensors, metadata), "'greedy'", code=2, arguments=["--policy", "mode=greedy"])
     refuse(folder, "sample of a file for argmax", "draft_walk", case("draft_walk"), "'temperature'", "missing",
            arguments=["--policy", "mode=sample"])
@@ -648,7 +648,8 @@ def read(folder, name, tensor, index, value):
     rf.write(path, tensors, metadata)
     code, printed, err = rf.run(PROGRAM, metadata["op"], path, "--executor", EXECUTOR, "--out", out)
     expected = {k.split(".", 1)[1]: t.shape for k, t in tensors.items() if k.startswith("expected.")}
-    if code != 0 or err or any(rf.read(out)[0][k].shape != shape for k, shape in expected.items()):
+    said = "note: " in err if tensor == "block_table" else not err  # a page outside the pool is said, and run
+    if code != 0 or not said or any(rf.read(out)[0][k].shape != shape for k, shape in expected.items()):
         failures.append(f"{name} {tensor}[{index}] = {value}")
         print(f"FAILED {name}: {tensor}[{index}] = {value} is data: exit code {code}\n{printed}{err}"[:3000])
     out.unlink(missing_ok=True)

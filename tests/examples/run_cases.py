@@ -20,6 +20,8 @@ EVERY_E4M3_256 = ["revision=1", "revision=2", "revision=native", "revision=1,pv_
 SAME_BITS = {
     "attention_tp2_q8": EVERY_E4M3_256,
     "attention_batch": ["revision=2"],
+    "attention_dot_overflow": ["revision=2"],
+    "attention_edges": ["revision=0", "revision=2"],
     "attention_f16_cache": ["revision=2"],
     "attention_head_scales": ["revision=2"],
     "attention_page1648": ["revision=2"],
@@ -36,8 +38,8 @@ SAME_BITS = {
 CLOSE = {
     "attention_tp2_q8": ["partition_width=64", "partition_width=1024", "partition_width=4096"],
     "attention_page1648": ["partition_width=1024"],
-    "projection_matched": [f"split_k={n}" for n in (2, 4, 5, 7, 8, 9)],
-    "projection_fp32_scale": ["split_k=8"],
+    "projection_matched": [f"split_k={n}" for n in (1, 2, 4, 5, 7, 9)],
+    "projection_fp32_scale": ["split_k=1"],
 }
 
 failures, trials = [], 0
@@ -209,8 +211,9 @@ def codes(folder):
     out = expect("--list", ["--list"], 0, "attention", "head_dim=256", "arithmetic=ordered|matrix")
     if "revision=native" not in out:
         failures.append("--list")
-    expect("--list --json", ["--list", "--json"], 0, "ratify::detail::entry<ratify::detail::attention_partial_kernel<"
-           "ratify_examples::attention_p<256, 1024, 8, ratify::decoder_revision::fp16_shift, ratify::e4m3>>>")
+    expect("--list --json", ["--list", "--json"], 0, "ratify::entry<ratify::attention_partial_kernel<"
+           "ratify::attention_policy<ratify::q_format<float>, ratify::partition_width<1024>, "
+           "ratify::decoder<ratify::decoder_revision::fp16_shift>>>>")
     expect("--policy before the operation", ["--policy", "revision=2", "attention", path, "--check"], 0)
     expect("--policy twice", ["--policy", "revision=2", "--policy", "out=f32", "attention", path, "--check"], 0)
     expect("another key", ["attention", path, "--policy", "revision=2", "--compare", "arithmetic=ordered"], 0,

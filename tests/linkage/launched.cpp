@@ -33,10 +33,10 @@ struct architecture_kernel {
 
 namespace {
 
-using policy = ratify::gating_policy;
+using policy = ratify::gating_policy<>;
 using kernel = linkage_test::architecture_kernel<policy>;
-using operation = ratify::gating<policy>;
-using operation_kernel = ratify::detail::gating_kernel<policy>;
+using operation = ratify::gating<>;
+using operation_kernel = ratify::gating_kernel<policy>;
 
 char const* text_of(cudaError_t e) { return cudaGetErrorString(e); }
 
@@ -57,8 +57,8 @@ char const* run(launched& l) {
 
 launched RATIFY_PART() {
   launched l;
-  l.kernel = reinterpret_cast<void const*>(&ratify::detail::entry<kernel>);
-  l.launch = reinterpret_cast<void const*>(&operation::launch<ratify::cuda_executor>);
+  l.kernel = reinterpret_cast<void const*>(&ratify::entry<kernel>);
+  l.launch = reinterpret_cast<void const*>(&operation::launch<ratify::cuda_executor&>);
   int cards = 0;
   l.card = cudaGetDeviceCount(&cards) == cudaSuccess && cards > 0;
   if (l.card) l.reason = run(l);

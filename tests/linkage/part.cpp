@@ -5,6 +5,7 @@
 #include <ratify/attention.cuh>
 #include <ratify/cache.cuh>
 
+#include "support/bits.hpp"
 #include "support/executors.hpp"
 #include "support/random.hpp"
 
@@ -21,7 +22,7 @@ void require(ratify::status s) {
 }
 
 void add_bits(std::vector<uint32_t>& bits, std::vector<float> const& v) {
-  for (float x : v) bits.push_back(ratify::detail::bits(x));
+  for (float x : v) bits.push_back(ratify_test::bits(x));
 }
 
 template <class Executor>
@@ -34,7 +35,7 @@ std::vector<uint32_t> run(Executor& on) {
     buffer<f16, Executor> a(on, random.normals<f16>(640)), b(on, random.normals<f16>(640));
     buffer<float, Executor> a_log(on, random.normals<float>(10)), dt_bias(on, random.normals<float>(10));
     buffer<float, Executor> g(on, 640), beta(on, 640);
-    using gating = ratify::gating<ratify::gating_policy>;
+    using gating = ratify::gating<>;
     gating::params p;
     p.a = {a.data(), 10};
     p.b = {b.data(), 10};
@@ -55,7 +56,7 @@ std::vector<uint32_t> run(Executor& on) {
   buffer<float, Executor> k_scale(on, std::vector<float>{0.02f}), v_scale(on, std::vector<float>{0.03f});
   {
     buffer<f16, Executor> k(on, random.normals<f16>(tokens * dim)), v(on, random.normals<f16>(tokens * dim));
-    using append = ratify::append<ratify::append_policy>;
+    using append = ratify::append<>;
     append::params p;
     p.k = {k.data(), dim, dim};
     p.v = {v.data(), dim, dim};
@@ -77,7 +78,7 @@ std::vector<uint32_t> run(Executor& on) {
     buffer<f16, Executor> q(on, random.normals<f16>(8 * 4 * dim));
     buffer<int32_t, Executor> rows(on, std::vector<int32_t>{0, 8});
     buffer<float, Executor> out(on, 8 * 4 * dim), lse(on, 8 * 4);
-    using attention = ratify::attention<ratify::attention_policy>;
+    using attention = ratify::attention<>;
     attention::params p;
     p.q = {q.data(), 4 * dim, dim};
     p.k_pages = {k_pages.data(), page * dim, dim, dim};

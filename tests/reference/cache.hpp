@@ -13,6 +13,7 @@ namespace reference {
 template <class Input, class Stored>
 struct append_case {
   int heads = 1, dim = 1, page_size = 1, max_pages = 0;
+  int64_t pool_pages = 0;  ///< 0: unknown
   std::vector<Input> k, v;
   std::vector<Stored> k_pages, v_pages;
   std::vector<int32_t> table, context_len, query_start;
@@ -23,18 +24,18 @@ struct append_case {
 
   /// What the pages hold afterwards.
   void append() {
-    int taken = 0;  // rows before this one are other requests'
+    int claimed = 0;  // rows before this one belong to earlier requests
     for (int r = 0; r < requests(); ++r) {
       int const begin = query_start[size_t(r)], end = query_start[size_t(r) + 1];
-      if (begin < taken || end < begin || end > rows()) continue;
+      if (begin < claimed || end > rows() || begin >= end) continue;
       int const n = end - begin;
-      taken = end;
+      claimed = end;
       if (context_len[size_t(r)] < 0 || context_len[size_t(r)] > max_pages * page_size) continue;
       for (int i = 0; i < n; ++i) {
         int const position = context_len[size_t(r)] - n + i;
         if (position < 0) continue;
         int const page = table[size_t(r * max_pages + position / page_size)];
-        if (page < 0) continue;
+        if (page < 0 || (pool_pages > 0 && page >= pool_pages)) continue;
         for (int h = 0; h < heads; ++h)
           for (int d = 0; d < dim; ++d) {
             auto const from = size_t(((begin + i) * heads + h) * dim + d);

@@ -2,9 +2,9 @@
 /// Causal depthwise convolution: FP32 twin in plain loops, and FP64 truth with an error bound.
 #pragma once
 
-#include <ratify/detail/machine/floating_environment.hpp>
-#include <ratify/detail/math.cuh>
 #include <ratify/numeric.hpp>
+
+#include "arithmetic.hpp"
 
 #include <cmath>
 #include <cstdint>
@@ -21,14 +21,6 @@ struct convolution_round {
   std::vector<Input> pool;           // [slots, width - 1 + max_rows, channels]
   std::vector<int32_t> slot, kept, fresh, query_start;
 };
-
-/// y * sigmoid(y) from one exponential, -inf giving -0.
-inline float silu(float y) {
-  using namespace ratify::detail;
-  if (y == -INFINITY) return -0.0f;
-  float const e = exp_ordered(y < 0 ? y : negate(y));
-  return mul_rn(y, div_rn(y < 0 ? e : 1.0f, add_rn(1.0f, e)));
-}
 
 /// Calls each(row, channel, window) with the width inputs of every output, oldest first, and updates the pool. Rows of
 /// a retired request get nothing.
@@ -55,14 +47,13 @@ void each_window(convolution_round<Input, Weight>& r, Each&& each) {
 /// @return out [rows, channels], not rounded to a storage format; the round's pool is what the launch leaves.
 template <class Input, class Weight>
 std::vector<float> convolution(convolution_round<Input, Weight>& r) {
-  ratify::detail::ordered_environment const environment;
+  ieee_environment const environment;
   std::vector<float> out(r.x.size(), 0.0f);
   each_window(r, [&](int row, int c, Input const* window) {
     float y = r.bias.empty() ? 0.0f : ratify::to_float(r.bias[c]);
     for (int j = 0; j < r.width; ++j)
-      y = ratify::detail::fma_rn(ratify::to_float(r.weight[static_cast<size_t>(c) * r.width + j]),
-                                 ratify::to_float(window[j]), y);
-    out[static_cast<size_t>(row) * r.channels + c] = r.silu ? silu(y) : y;
+      y = fma_rn(ratify::to_float(r.weight[static_cast<size_t>(c) * r.width + j]), ratify::to_float(window[j]), y);
+    out[static_cast<size_t>(row) * r.channels + c] = r.silu ? silu_ordered(y) : y;
   });
   return out;
 }

@@ -2,11 +2,10 @@
 /// The drafter's operations: FP32 and integer twins in plain loops, and FP64 truth with error bounds.
 #pragma once
 
-#include <ratify/detail/machine/floating_environment.hpp>
-#include <ratify/detail/math.cuh>
 #include <ratify/numeric.hpp>
 
 #include "acceptance.hpp"
+#include "arithmetic.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -19,23 +18,22 @@ namespace reference {
 /// One request's walk over dense tensors; left and right [vocab, rank] are widened.
 struct walk {
   bool sample = false;
-  int slots = 0, count = 0, rank = 0, vocab = 0;
-  std::vector<float> unary;         // [slots, count]
-  std::vector<int32_t> candidates;  // [slots, count]
-  std::vector<float> project;       // [slots, rank]
+  int draft_slots = 0, count = 0, rank = 0, vocab = 0;
+  std::vector<float> unary;         // [draft_slots, count]
+  std::vector<int32_t> candidates;  // [draft_slots, count]
+  std::vector<float> project;       // [draft_slots, rank]
   int32_t anchor = 0;
   float temperature = 1.0f;
   int64_t seed = 0, position = 0;
 };
 
 struct walked {
-  std::vector<int32_t> tokens;  // [slots]
-  std::vector<float> q;         // [slots, count]
+  std::vector<int32_t> tokens;  // [draft_slots]
+  std::vector<float> q;         // [draft_slots, count]
 };
 
 /// unary + dot(left * project, right): 32 chains of every 32nd element, added in pairs 16, 8, 4, 2 and 1 apart.
 inline float pair_score(float unary, float const* left, float const* project, float const* right, int rank) {
-  using namespace ratify::detail;
   std::vector<float> sums(32, 0.0f);
   for (int i = 0; i < rank; ++i)
     sums[size_t(i) % 32] = fma_rn(mul_rn(left[i], project[i]), right[i], sums[size_t(i) % 32]);
@@ -48,12 +46,12 @@ inline float pair_score(float unary, float const* left, float const* project, fl
 }
 
 inline walked draft_walk(walk const& w, std::vector<float> const& left, std::vector<float> const& right) {
-  using namespace ratify::detail;
-  ordered_environment const environment;
-  walked out{std::vector<int32_t>(size_t(w.slots), -1), std::vector<float>(size_t(w.slots) * size_t(w.count), 0.0f)};
+  ieee_environment const environment;
+  walked out{std::vector<int32_t>(size_t(w.draft_slots), -1),
+             std::vector<float>(size_t(w.draft_slots) * size_t(w.count), 0.0f)};
   if (w.sample && !(w.temperature >= 0.0f && w.temperature < INFINITY)) return out;
   int32_t token = w.anchor;
-  for (int s = 0; s < w.slots; ++s) {
+  for (int s = 0; s < w.draft_slots; ++s) {
     if (token < 0 || token >= w.vocab) return out;
     size_t const at = size_t(s) * size_t(w.count);
     struct entry {
@@ -96,9 +94,9 @@ inline walked draft_walk(walk const& w, std::vector<float> const& left, std::vec
   return out;
 }
 
-/// x [requests, slots, channels], base [2, channels], delta [requests, slots, 2, channels / 16], widened.
+/// x [requests, draft_slots, channels], base [2, channels], delta [requests, draft_slots, 2, channels / 16], widened.
 struct two_taps {
-  int requests = 0, slots = 0, channels = 0;
+  int requests = 0, draft_slots = 0, channels = 0;
   std::vector<float> x, base, delta;
 };
 
@@ -106,11 +104,11 @@ struct two_taps {
 template <class Each>
 void each_tap(two_taps const& r, Each&& each) {
   for (int q = 0; q < r.requests; ++q)
-    for (int i = 0; i < r.slots; ++i)
+    for (int i = 0; i < r.draft_slots; ++i)
       for (int c = 0; c < r.channels; ++c)
         for (int t = 1; t >= 0; --t) {
           if (i - t < 0) continue;
-          size_t const row = size_t(q) * size_t(r.slots) + size_t(i);
+          size_t const row = size_t(q) * size_t(r.draft_slots) + size_t(i);
           each(row * size_t(r.channels) + size_t(c), r.base[size_t(t) * size_t(r.channels) + size_t(c)],
                r.delta[(row * 2 + size_t(t)) * size_t(r.channels / 16) + size_t(c / 16)],
                r.x[(row - size_t(t)) * size_t(r.channels) + size_t(c)]);
@@ -119,8 +117,7 @@ void each_tap(two_taps const& r, Each&& each) {
 
 /// Not rounded to a storage format.
 inline std::vector<float> draft_convolution(two_taps const& r) {
-  using namespace ratify::detail;
-  ordered_environment const environment;
+  ieee_environment const environment;
   std::vector<float> out(r.x.size(), 0.0f);
   each_tap(r, [&](size_t i, float base, float delta, float x) { out[i] = fma_rn(add_rn(base, delta), x, out[i]); });
   return out;
@@ -142,16 +139,18 @@ inline values_and_bounds draft_walk_q(walk const& w, int slot, int32_t previous,
   for (int c = 0; c < w.count; ++c) {
     int32_t const id = w.candidates[at + size_t(c)];
     if (id < 0 || id >= w.vocab) continue;
-    double dot = 0.0, magnitudes = 0.0;
+    double dot = 0.0, magnitudes = 0.0, subnormals = w.rank;  // roundings to subnormal numbers
     for (int i = 0; i < w.rank; ++i) {
       double const term = double{left[size_t(previous) * size_t(w.rank) + size_t(i)]} *
                           double{w.project[size_t(slot) * size_t(w.rank) + size_t(i)]} *
                           double{right[size_t(id) * size_t(w.rank) + size_t(i)]};
       dot += term;
       magnitudes += std::fabs(term);
+      subnormals += std::fabs(double{right[size_t(id) * size_t(w.rank) + size_t(i)]});
     }
     score[size_t(c)] = double{w.unary[at + size_t(c)]} + dot;
-    error = std::max(error, ((w.rank + 31) / 32 + 6) * u * magnitudes + u * std::fabs(score[size_t(c)]));
+    error = std::max(
+        error, ((w.rank + 31) / 32 + 6) * u * magnitudes + u * std::fabs(score[size_t(c)]) + 0x1p-150 * subnormals);
   }
   double const most = *std::max_element(score.begin(), score.end()), t = w.temperature;
   values_and_bounds out;

@@ -4,6 +4,7 @@
 
 #include <ratify/numeric.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 

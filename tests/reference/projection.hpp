@@ -2,9 +2,11 @@
 /// NVFP4 projection: the FP32 twin in plain loops, and FP64 truth with its bound.
 #pragma once
 
-#include <ratify/detail/machine/floating_environment.hpp>
 #include <ratify/numeric.hpp>
 
+#include "arithmetic.hpp"
+
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -32,16 +34,14 @@ struct projection_operands {
     return code < 8 ? magnitudes[code] : -magnitudes[code - 8];
   }
   float scale_fp32(int column, int at) const {
-    return ratify::detail::mul_rn(ratify::to_float(w_scale[static_cast<size_t>(column) * (k / 16) + at / 16]),
-                                  global(column));
+    return mul_rn(ratify::to_float(w_scale[static_cast<size_t>(column) * (k / 16) + at / 16]), global(column));
   }
   float scale_fp16(int column, int at) const {
     return ratify::to_float(ratify::convert<ratify::f16>(scale_fp32(column, at)));
   }
   /// The weight under effective_scale fp16.
   float weight(int column, int at) const {
-    return ratify::to_float(
-        ratify::convert<ratify::f16>(ratify::detail::mul_rn(element(column, at), scale_fp16(column, at))));
+    return ratify::to_float(ratify::convert<ratify::f16>(mul_rn(element(column, at), scale_fp16(column, at))));
   }
   /// First column of K of a split.
   int split_begin(int split, int splits) const { return std::min(k, split * ((k + 63) / 64) / splits * 64); }
@@ -49,8 +49,7 @@ struct projection_operands {
 
 /// y [rows, n] in FP32 before it is stored.
 inline std::vector<float> projection(projection_operands const& o, int splits, bool fp32_scale) {
-  using namespace ratify::detail;
-  ordered_environment const environment;
+  ieee_environment const environment;
   std::vector<float> y(static_cast<size_t>(o.rows) * o.n), weights(o.k);
   for (int column = 0; column < o.n; ++column) {
     for (int at = 0; at < o.k; ++at) weights[at] = fp32_scale ? o.element(column, at) : o.weight(column, at);

@@ -2,8 +2,7 @@
 /// The gated delta rule: FP32 twin in plain loops, and FP64 truth with an error bound.
 #pragma once
 
-#include <ratify/detail/machine/floating_environment.hpp>
-#include <ratify/detail/math.cuh>
+#include "arithmetic.hpp"
 
 #include <cmath>
 #include <cstdint>
@@ -23,12 +22,14 @@ struct recurrence_inputs {
   std::vector<float> q, k, v, g, beta;
 };
 
-/// What a launch finds and leaves: the pool [slots, slot_stride], and the lists of the requests.
+/// What a launch finds and leaves: the pool [slots, slot_stride], and the lists of the requests. snapshot_slot is
+/// [requests, sets * max_rows].
 struct recurrence_round {
   std::vector<int32_t> query_start, initial_slot, selector, fresh, snapshot_slot;
   int max_rows = 1;
   std::vector<float> pool;
   int64_t slot_stride = 0;
+  int sets = 1;
 };
 
 /// The sum of `terms(i)` over K keys: 8 lanes with every eighth key, a chain of fused multiply-adds in each, then a
@@ -40,11 +41,11 @@ float lane_sum(int keys, Terms&& terms) {
     lane[l] = 0.0f;
     for (int i = l; i < keys; i += 8) {
       auto const [a, b] = terms(i);
-      lane[l] = ratify::detail::fma_rn(a, b, lane[l]);
+      lane[l] = fma_rn(a, b, lane[l]);
     }
   }
   for (int apart : {4, 2, 1})
-    for (int l = 0; l < apart; ++l) lane[l] = ratify::detail::add_rn(lane[l], lane[l + apart]);
+    for (int l = 0; l < apart; ++l) lane[l] = add_rn(lane[l], lane[l + apart]);
   return lane[0];
 }
 
@@ -52,13 +53,20 @@ struct pair_of_factors {
   float a, b;
 };
 
-/// x / sqrt(sum x^2 + 1e-6).
-inline std::vector<float> l2norm(float const* x, int keys) {
-  float const sum = lane_sum(keys, [&](int i) { return pair_of_factors{x[i], x[i]}; });
-  float const factor = ratify::detail::div_rn(1.0f, ratify::detail::sqrt_rn(ratify::detail::add_rn(sum, 1e-6f)));
-  std::vector<float> y;
-  for (int i = 0; i < keys; ++i) y.push_back(ratify::detail::mul_rn(x[i], factor));
-  return y;
+/// x / sqrt(sum x^2 + 1e-6). Where the sum of squares is infinite or NaN: of the vector times 2^-70, without the 1e-6.
+inline std::vector<float> l2norm(float const* from, int keys) {
+  std::vector<float> x(from, from + keys);
+  auto const square_sum = [&] { return lane_sum(keys, [&](int i) { return pair_of_factors{x[i], x[i]}; }); };
+  float sum = square_sum();
+  if (is_finite(sum)) {
+    sum = add_rn(sum, 1e-6f);
+  } else {
+    for (float& value : x) value = mul_rn(value, 0x1p-70f);
+    sum = square_sum();
+  }
+  float const factor = div_rn(1.0f, sqrt_rn(sum));
+  for (float& value : x) value = mul_rn(value, factor);
+  return x;
 }
 
 /// One row on one head's state [key_dim, value_dim] with given strides; writes value_dim outputs and, where they are
@@ -66,7 +74,6 @@ inline std::vector<float> l2norm(float const* x, int keys) {
 inline void recurrence_row(recurrence_shape const& s, recurrence_inputs const& in, int row, int head, float* state,
                            int key_stride, int value_stride, float* out, float* used_k = nullptr,
                            float* used_u = nullptr) {
-  using namespace ratify::detail;
   int const key_head = head / (s.value_heads / s.key_heads), K = s.key_dim, V = s.value_dim;
   size_t const at = (static_cast<size_t>(row) * s.key_heads + key_head) * K,
                gate = static_cast<size_t>(row) * s.value_heads + head;
@@ -91,15 +98,18 @@ inline void recurrence_row(recurrence_shape const& s, recurrence_inputs const& i
 
 /// A launch in mode snapshots. @return out [rows, value_heads, value_dim], not rounded to a storage format.
 inline std::vector<float> recurrence(recurrence_shape const& s, recurrence_inputs const& in, recurrence_round& r) {
-  ratify::detail::ordered_environment const environment;
+  ieee_environment const environment;
   int const requests = static_cast<int>(r.query_start.size()) - 1, K = s.key_dim, V = s.value_dim;
   std::vector<float> out(in.v.size(), 0.0f);
   for (int request = 0; request < requests; ++request) {
     int const begin = r.query_start[request], n = r.query_start[request + 1] - begin;
     if (n == 0 || r.initial_slot[request] == -1) continue;
-    int32_t const* const snapshots = &r.snapshot_slot[static_cast<size_t>(request) * r.max_rows];
+    int32_t const* const snapshots = &r.snapshot_slot[static_cast<size_t>(request) * r.sets * r.max_rows];
     int const selector = r.selector[request];
     int64_t const source = selector == 0 ? r.initial_slot[request] : snapshots[selector - 1];
+    // Of two sets, the one that holds the state the request starts from is left alone.
+    bool const from_first_set = selector >= 1 && selector <= r.max_rows;
+    int32_t const* const written = snapshots + (r.sets == 2 && from_first_set ? r.max_rows : 0);
     std::vector<float> state(static_cast<size_t>(s.state_elements()), 0.0f);
     if (r.fresh.empty() || r.fresh[request] == 0)
       for (size_t i = 0; i < state.size(); ++i) state[i] = r.pool[source * r.slot_stride + i];
@@ -107,9 +117,8 @@ inline std::vector<float> recurrence(recurrence_shape const& s, recurrence_input
       for (int head = 0; head < s.value_heads; ++head)
         recurrence_row(s, in, begin + t, head, &state[static_cast<size_t>(head) * K * V], s.vk ? 1 : V, s.vk ? K : 1,
                        &out[(static_cast<size_t>(begin + t) * s.value_heads + head) * V]);
-      if (snapshots[t] < 0) continue;
-      for (size_t i = 0; i < state.size(); ++i)
-        r.pool[snapshots[t] * r.slot_stride + i] = ratify::detail::canonical(state[i]);
+      if (written[t] < 0) continue;
+      for (size_t i = 0; i < state.size(); ++i) r.pool[written[t] * r.slot_stride + i] = canonical(state[i]);
     }
   }
   return out;
@@ -126,8 +135,7 @@ struct replay_round {
 
 /// A launch in mode replay. @return out, as above.
 inline std::vector<float> recurrence_replay(recurrence_shape const& s, recurrence_inputs const& in, replay_round& r) {
-  using namespace ratify::detail;
-  ordered_environment const environment;
+  ieee_environment const environment;
   int const requests = static_cast<int>(r.query_start.size()) - 1, K = s.key_dim, V = s.value_dim;
   int const key_stride = s.vk ? 1 : V, value_stride = s.vk ? K : 1;
   std::vector<float> out(in.v.size(), 0.0f);

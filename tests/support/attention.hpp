@@ -4,6 +4,7 @@
 
 #include <ratify/attention.cuh>
 
+#include "compare.hpp"
 #include "executors.hpp"
 #include "random.hpp"
 #include "reference/attention.hpp"
@@ -17,11 +18,19 @@
 
 namespace ratify_test {
 
+/// Attention policies of tests: a head size and a partition width, with further knobs; the decoder is `fp16_shift`,
+/// which leaves more to the kernels than the others do.
+template <int HeadDim, int Width, class... Knobs>
+using shift_policy = ratify::attention_policy<ratify::head_dim<HeadDim>, ratify::partition_width<Width>,
+                                              ratify::decoder<ratify::decoder_revision::fp16_shift>, Knobs...>;
+/// The one that most tests run.
+using verify_policy = shift_policy<256, 1024>;
+
 template <class Policy>
 using attention_case_of = reference::attention_case<typename Policy::q_format, typename Policy::kv_format>;
 
-/// n values for a cache: random ones, from 65521 elements on those again. That is a prime, so a token beside or a page
-/// beside never holds the same.
+/// n values for a cache: 65521 random ones, again and again. That is a prime, so adjacent tokens and adjacent pages
+/// never hold the same.
 template <class Format>
 std::vector<Format> cache_content(random_source& random, size_t n) {
   size_t const period = 65521;
@@ -61,7 +70,7 @@ attention_case_of<Policy> attention_case_with(random_source& random, int q_heads
     for (int i = 0; i < (context[r] + page_size - 1) / page_size; ++i)
       c.block_table[r * static_cast<size_t>(c.max_pages) + i] = order[next++];
   size_t const kv = static_cast<size_t>(pages) * page_size * kv_heads * c.head_dim;
-  c.q = random.normals<typename Policy::q_format>(static_cast<size_t>(c.rows()) * q_heads * c.head_dim);
+  c.q = random.normals<typename Policy::q_format>(static_cast<size_t>(c.query_start.back()) * q_heads * c.head_dim);
   c.k = cache_content<typename Policy::kv_format>(random, kv);
   c.v = cache_content<typename Policy::kv_format>(random, kv);
   c.k_scale = {random.uniform(0.2f, 2.0f)};
@@ -110,7 +119,8 @@ std::string describe(Case const& c) {
                   std::to_string(c.page_size) + " window " + std::to_string(c.window) +
                   (c.causal ? "" : " not causal") + ", rows/context";
   for (int r = 0; r < c.requests(); ++r)
-    s += " " + std::to_string(c.query_start[r + 1] - c.query_start[r]) + "/" + std::to_string(c.context_len[r]);
+    s +=
+        " " + std::to_string(int64_t{c.query_start[r + 1]} - c.query_start[r]) + "/" + std::to_string(c.context_len[r]);
   return s;
 }
 
@@ -166,9 +176,9 @@ enum class attention_layout { dense, interleaved };
 template <class Policy, class Executor>
 class loaded_attention {
  public:
-  using op = ratify::attention<Policy>;
+  using op = ratify::operation_with<ratify::attention, Policy>;
   using kv = typename Policy::kv_format;
-  using out_format = typename Policy::out_format;
+  using output_format = typename Policy::output_format;
 
   /// @param max_context capacity handed to the launch; 0 = the longest request
   /// @param aligned_to the most that the cache is aligned to, in bytes: it begins at an odd multiple of this; 0 = as it
@@ -222,9 +232,10 @@ class loaded_attention {
     p.scale_stride = c.scale_per_head;
     p.page_size = c.page_size;
     p.max_pages = c.max_pages;
-    p.max_context = max_context > 0 ? max_context : *std::max_element(c.context_len.begin(), c.context_len.end());
-    for (size_t r = 1; c.rows() > 32 && r < c.query_start.size(); ++r)
-      p.max_rows = std::max(p.max_rows, c.query_start[r] - c.query_start[r - 1]);
+    p.pool_pages = c.pool_pages;
+    p.max_context =
+        max_context > 0 ? max_context : std::max(1, *std::max_element(c.context_len.begin(), c.context_len.end()));
+    if (c.rows() > 32) p.max_rows = most_rows(c);
     p.softmax_scale = c.softmax_scale;
     p.window = c.window;
     p.causal = c.causal;
@@ -242,7 +253,7 @@ class loaded_attention {
     size_t const bytes = op::workspace_bytes(p, on_);
     if (!scratch_) scratch_.emplace(on_, bytes);
     scratch_->write(std::vector<unsigned char>(bytes, 0xff));
-    out_.write(std::vector<out_format>(rows_ * (q_row_ + pad_), ratify::convert<out_format>(NAN)));
+    out_.write(std::vector<output_format>(rows_ * (q_row_ + pad_), ratify::convert<output_format>(NAN)));
     lse_.write(std::vector<float>(lse_.read().size(), NAN));
   }
   /// After `prepare`: allocates nothing.
@@ -257,6 +268,15 @@ class loaded_attention {
 
   typename op::params p;
  private:
+  /// Of one request, among those whose bounds do not contradict each other.
+  static int most_rows(attention_case_of<Policy> const& c) {
+    int most = 1;
+    for (size_t r = 1; r < c.query_start.size(); ++r) {
+      int64_t const rows = int64_t{c.query_start[r]} - c.query_start[r - 1];
+      if (rows <= c.rows()) most = std::max(most, static_cast<int>(rows));
+    }
+    return most;
+  }
   /// NaN between the rows of q.
   std::vector<typename Policy::q_format> padded(std::vector<typename Policy::q_format> const& q) const {
     std::vector<typename Policy::q_format> v(rows_ * (q_row_ + pad_), ratify::convert<typename Policy::q_format>(NAN));
@@ -272,7 +292,7 @@ class loaded_attention {
   buffer<kv, Executor> cache_;
   buffer<int32_t, Executor> table_, lengths_, starts_;
   buffer<float, Executor> k_scale_, v_scale_, lse_;
-  buffer<out_format, Executor> out_;
+  buffer<output_format, Executor> out_;
   std::optional<buffer<unsigned char, Executor>> scratch_;
 };
 
@@ -280,6 +300,26 @@ template <class Policy, class Executor>
 reference::attention_result run_attention(Executor& on, attention_case_of<Policy> const& c,
                                           attention_layout layout = attention_layout::dense, int max_context = 0) {
   return loaded_attention<Policy, Executor>(on, c, layout, max_context).run();
+}
+
+inline void check_equal(reference::attention_result const& got, reference::attention_result const& expected) {
+  CHECK(bit_difference(got.out, expected.out) == "");
+  CHECK(bit_difference(got.lse, expected.lse) == "");
+}
+
+/// What the twin gives, rounded as the policy stores it.
+template <class Policy>
+reference::attention_result attention_twin(attention_case_of<Policy> const& c) {
+  auto expected = reference::attention(c, Policy::partition_width);
+  for (float& x : expected.out) x = ratify::to_float(ratify::convert<typename Policy::output_format>(x));
+  return expected;
+}
+
+/// Runs the case on every executor and compares with the twin, bit for bit.
+template <class Policy>
+void check_equal_to_twin(attention_case_of<Policy> const& c) {
+  auto const expected = attention_twin<Policy>(c);
+  on_each_executor([&](auto& on) { check_equal(run_attention<Policy>(on, c), expected); });
 }
 
 }  // namespace ratify_test

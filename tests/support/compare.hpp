@@ -32,6 +32,14 @@ std::string bit_difference(std::vector<T> const& got, std::vector<T> const& expe
   return text;
 }
 
+/// Stored values as a kernel reads them, in FP32.
+template <class Format>
+std::vector<float> widened(std::vector<Format> const& v) {
+  std::vector<float> out;
+  for (auto const x : v) out.push_back(ratify::to_float(x));
+  return out;
+}
+
 /// A twin's FP32 values as a kernel stores them.
 template <class Format>
 std::vector<Format> rounded(std::vector<float> const& v) {

@@ -6,7 +6,7 @@
 
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
-#include <ratify/detail/machine/launch.cuh>
+#include <ratify/cuda.cuh>
 #endif
 
 #include <cstdlib>
@@ -114,10 +114,16 @@ inline uint64_t shuffle_seed() {
   return value;
 }
 
+/// CPU threads of a test's host executor. Under ThreadSanitizer one is enough, because blocks that one CPU thread runs
+/// count as unordered too, and fewer fibers are cheaper.
+#if defined(RATIFY_THREAD_SANITIZER)
+inline constexpr int host_threads = 1;
+#else
+inline constexpr int host_threads = 2;
+#endif
+
 inline ratify::host_executor& host() {
-  // For ThreadSanitizer blocks are in no order on one CPU thread either, and fewer fibers are cheaper.
-  static ratify::host_executor executor(
-      ratify::host_options{ratify::detail::thread_checker::present ? 1 : 2, shuffle_seed()});
+  static ratify::host_executor executor(ratify::host_options{host_threads, shuffle_seed()});
   return executor;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory larger than what is there: address space for offsets beyond 2^31 and 2^32, of which only touched pages exist.
+/// Buffers for tests of offsets beyond 2^31 and 2^32. On the host they may be larger than the machine's memory: only
+/// the pages that are touched exist.
 #pragma once
 
 #include "executors.hpp"
@@ -8,8 +9,8 @@
 
 namespace ratify_test {
 
-/// n elements an executor can reach, not filled. `data()` is nullptr where there is no room; the test then says that it
-/// is skipped. `write` and `read` copy a part.
+/// n elements that an executor can reach, with no particular contents. `data()` is nullptr where there is no room, and
+/// then the test reports that it is skipped. `write` and `read` copy a part.
 template <class T, class Executor>
 class far_memory;
 

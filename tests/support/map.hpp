@@ -2,7 +2,7 @@
 /// A function of one value, checked as a kernel computes it on each executor.
 #pragma once
 
-#include <ratify/detail/machine/ptx.cuh>
+#include <ratify/executor.hpp>
 
 #include "compare.hpp"
 #include "executors.hpp"

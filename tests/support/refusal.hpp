@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What `can_launch` says.
+/// Launches that are refused, by their status code and text.
 #pragma once
 
 #include "executors.hpp"
@@ -10,19 +10,28 @@
 
 namespace ratify_test {
 
-/// Why the host executor is refused a launch; "" where it is not.
-template <class Operation>
-std::string refusal(typename Operation::params const& p) {
-  auto const s = Operation::can_launch(p, host());
-  CHECK((s ? ratify::status_code::ok : ratify::status_code::unsupported) == s.code());
-  return s.reason();
+/// `can_launch` and `launch` refuse the parameters after `change`, with this code and text, on the host executor.
+template <class Operation, class Change>
+void refuses(typename Operation::params p, ratify::status_code code, std::string const& text, Change&& change) {
+  change(p);
+  ratify::status const asked = Operation::can_launch(p, host());
+  CHECK(asked.code() == code);
+  CHECK(std::string(asked.reason()) == text);
+  ratify::status const launched = Operation::launch(p, {}, host());
+  CHECK(launched.code() == code);
+  CHECK(std::string(launched.reason()) == text);
 }
 
-/// The same of parameters changed by `change`.
+/// A contradiction in the caller's parameters.
 template <class Operation, class Change>
-std::string refusal(typename Operation::params p, Change&& change) {
-  change(p);
-  return refusal<Operation>(p);
+void invalid(typename Operation::params const& p, std::string const& text, Change&& change) {
+  refuses<Operation>(p, ratify::status_code::invalid_argument, text, change);
+}
+
+/// Consistent parameters that are not built.
+template <class Operation, class Change>
+void unsupported(typename Operation::params const& p, std::string const& text, Change&& change) {
+  refuses<Operation>(p, ratify::status_code::unsupported, text, change);
 }
 
 }  // namespace ratify_test

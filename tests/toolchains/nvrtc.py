@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles every kernel of the policy list with NVRTC and checks the result.
 
-nvrtc.py RATIFY_RUN INCLUDE EXAMPLES TOOLKIT [--architectures sm_70,...] [--to-ptx] [--fast-math] [--ptx FOLDER]
+nvrtc.py RATIFY_RUN INCLUDE TOOLKIT [--architectures sm_70,...] [--to-ptx] [--fast-math] [--ptx FOLDER]
 
 RATIFY_RUN prints the list (--list --json). TOOLKIT is a folder with nvidia/cuda_nvrtc, nvidia/cuda_runtime and
 nvidia/cuda_cccl, as the PyPI wheels unpack. --to-ptx stops before the assembler, a third of the time; the PTX is read: a
@@ -70,7 +70,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ratify_run")
     parser.add_argument("include")
-    parser.add_argument("examples")
     parser.add_argument("toolkit", type=pathlib.Path)
     parser.add_argument("--architectures", default="sm_70,sm_75,sm_80,sm_86,sm_89,sm_90,sm_90a,sm_100,sm_120")
     parser.add_argument("--to-ptx", action="store_true")
@@ -83,14 +82,14 @@ def main():
     for policy in built:
         by_header[policy["header"]] += policy["kernels"]
     nvrtc = Nvrtc(a.toolkit / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12")
-    options = ["-std=c++17", f"-I{a.include}", f"-I{a.examples}", f"-I{a.toolkit}/nvidia/cuda_cccl/include",
+    options = ["-std=c++17", f"-I{a.include}", f"-I{a.toolkit}/nvidia/cuda_cccl/include",
                f"-I{a.toolkit}/nvidia/cuda_runtime/include"] + (["-use_fast_math"] if a.fast_math else [])
     failures = 0
     for architecture in a.architectures.split(","):
         begin, kernels, size = time.time(), 0, 0
         target = architecture.replace("sm_", "compute_") if a.to_ptx or a.fast_math or a.ptx else architecture
         for header, names in by_header.items():
-            source = f"#include <policies.hpp>\n#include <{header}>\n"
+            source = f"#include <{header}>\n"
             try:
                 code, log, lowered = nvrtc.compile(source, names, [*options, f"-arch={target}"])
             except RuntimeError as error:
