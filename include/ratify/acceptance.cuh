@@ -5,6 +5,7 @@
 
 #include <ratify/cuda.cuh>
 #include <ratify/detail/acceptance_kernels.cuh>
+#include <ratify/detail/acceptance_long_row_kernels.cuh>
 
 RATIFY_BEGIN_NAMESPACE
 
@@ -50,11 +51,13 @@ inline constexpr bool is_supported_acceptance_summary = RATIFY_TEST_KNOBS(accept
 ///
 /// @tparam Knobs   knobs that differ from their defaults, in any order: acceptance_policy.hpp lists them
 /// Parameters: `acceptance_params`. Limits: vocab 4194304 ids, max_drafts 2^30, 512 words of a summary.
-/// Rows of more than 2048 entries are shared by blocks and read three times, all but the first from the card's cache if
-/// they fit; rule rejection reads a row whose draft it rejects twice more, and `draft_probs` twice. If more than 2048
-/// entries of a row lie within a 1000th of its range around where top-k, top-p or the draw falls, as with equal logits,
-/// one block reads that row about ten times more. Workspace: 4 bytes per row, and for each row of more than 2048
-/// entries 41 KB and 16 bytes per 8192 entries. Its contents need no initialisation.
+/// Rows of more than 256 entries are shared by blocks, which read the logits three times: the first time from memory,
+/// then from the card's cache if they fit. Rule rejection reads a row once or twice more if its draft is rejected and
+/// top-k is off or large, and it reads `draft_probs` twice. If more than 2048 entries of a row lie in the bins, each a
+/// 1000th to a 2000th of the row's range, in which top-k, top-p or the draw falls, as where all logits are equal, one
+/// block reads that row about ten times more.
+/// Workspace: 4 bytes per row and, for each row of more than 256 entries, 41 KB and 16 bytes per 8192 entries. Its
+/// contents need no initialisation.
 /// @return of `launch`: ok, invalid_argument, unsupported, workspace_too_small, no_device, launch_failed
 template <class... Knobs>
 struct acceptance : detail::operation<acceptance<Knobs...>, acceptance_params<acceptance_policy<Knobs...>>> {

@@ -50,6 +50,7 @@ reference::request one_row(std::vector<float> const& row, float temperature, flo
 TEST_CASE("long rows of every kind give the twin's tokens, whatever cuts them") {
   random_source random(21);
   for (int const vocab : {2049, 8193, 17000}) {
+    if (scale() < 1.0 && vocab != 8193) continue;
     for (auto const& row : kinds_of_rows(random, vocab)) {
       batch b;
       b.vocab = vocab;
@@ -66,7 +67,7 @@ TEST_CASE("long rows of every kind give the twin's tokens, whatever cuts them") 
       on_each_executor([&](auto& on) {
         check_equal(run(on, b), expected);
         check_equal(run<rejection>(on, b), twin<rejection>(b));
-        CHECK(draw<512>(on, one_row_each(b)) == expected.tokens);
+        if (scale() >= 1.0) CHECK(draw<512>(on, one_row_each(b)) == expected.tokens);
       });
       count_shape();
     }
@@ -78,6 +79,7 @@ TEST_CASE("long rows: a draft of every kind of source is judged as the twin judg
   int accepted = 0, replaced = 0;
   for (int const candidates : {0, 7, -1}) {
     for (int const vocab : {8193, 17000}) {
+      if (scale() < 1.0 && (vocab != 8193 || candidates > 0)) continue;
       auto const rows = kinds_of_rows(random, vocab);
       for (size_t i = 0; i < rows.size(); ++i) {
         batch b;
@@ -102,37 +104,52 @@ TEST_CASE("long rows: a draft of every kind of source is judged as the twin judg
       }
     }
   }
-  CHECK(accepted > 10);
-  CHECK(replaced > 10);
+  CHECK(accepted > 5);
+  CHECK(replaced > 5);
 }
 
 TEST_CASE("long rows: a draft that p and q give no mass leaves an empty rest, and is replaced by a draw from p") {
-  // 200 kept entries; the draft is below all of them, and its weight vanishes beside the others'.
-  constexpr int vocab = 9000;
-  batch b;
-  b.vocab = vocab;
-  b.max_drafts = 1;
-  b.candidates = -1;
+  // 200 kept entries; the draft is none of them, and the weights of the others are as their masses.
+  constexpr int vocab = 9000, kept = 200, step = 40;
   std::vector<float> row(vocab, -1000.0f);
-  for (int i = 0; i < 200; ++i) row[size_t(i * 40)] = 1.0f;
-  for (int seed = 0; seed < 8; ++seed) {
-    auto r = one_row(row, 1.0f, 1.0f, 0, seed);
-    r.rows.push_back(row);
-    r.draft = {3};
-    reference::draft_source q;
-    for (float const x : row) q.weights.push_back(x > 0.0f ? 1.0f : 0.0f);
-    r.source = {q};
-    b.requests.push_back(r);
+  for (int i = 0; i < kept; ++i) row[size_t(i * step)] = 1.0f;
+  // Over the vocabulary, over few candidates and over many, some of them twice.
+  for (int const candidates : {-1, kept, 3 * kept}) {
+    batch b;
+    b.vocab = vocab;
+    b.max_drafts = 1;
+    b.candidates = candidates;
+    for (int seed = 0; seed < 8; ++seed) {
+      auto r = one_row(row, 1.0f, 1.0f, 0, seed);
+      r.rows.push_back(row);
+      r.draft = {3};
+      reference::draft_source q;
+      for (int i = 0; i < (candidates < 0 ? vocab : candidates); ++i) {
+        if (candidates > 0) q.candidates.push_back(i % kept * step);
+        q.weights.push_back(candidates > 0 || row[size_t(i)] > 0.0f ? 1.0f : 0.0f);
+      }
+      r.source = {q};
+      b.requests.push_back(r);
+    }
+    auto const expected = twin<rejection>(b);
+    for (size_t r = 0; r < b.requests.size(); ++r) REQUIRE(expected.tokens[2 * r] % step == 0);
+    CAPTURE(candidates);
+    on_each_executor([&](auto& on) { check_equal(run<rejection>(on, b), expected); });
+    // Without the weight of one entry, that entry is the rest.
+    for (auto& r : b.requests)
+      for (size_t i = 0; i < r.source[0].weights.size(); ++i)
+        if ((candidates < 0 ? static_cast<int>(i) : r.source[0].candidates[i]) == 7 * step)
+          r.source[0].weights[i] = 0.0f;
+    auto const last = twin<rejection>(b);
+    for (size_t r = 0; r < b.requests.size(); ++r) REQUIRE(last.tokens[2 * r] == 7 * step);
+    on_each_executor([&](auto& on) { check_equal(run<rejection>(on, b), last); });
   }
-  auto const expected = twin<rejection>(b);
-  for (size_t r = 0; r < b.requests.size(); ++r) REQUIRE(expected.tokens[2 * r] % 40 == 0);
-  on_each_executor([&](auto& on) { check_equal(run<rejection>(on, b), expected); });
 }
 
 TEST_CASE("long rows: shards, formats and unowned rows between them change nothing") {
   random_source random(23);
   batch b;
-  b.vocab = 24001;
+  b.vocab = scale() < 1.0 ? 9001 : 24001;
   for (auto const& row : kinds_of_rows(random, b.vocab)) {
     b.requests.push_back(
         one_row(row, 1.0f, 0.9f, random.one_of({0, 0, 40, 5000}), static_cast<int64_t>(random.word())));
@@ -140,6 +157,7 @@ TEST_CASE("long rows: shards, formats and unowned rows between them change nothi
   }
   auto const expected = twin(b);
   for (int const shards : {1, 2, 3, 8, 100}) {
+    if (scale() < 1.0 && shards != 3) continue;
     b.shards = shards;
     CAPTURE(shards);
     on_each_executor([&](auto& on) { check_equal(run(on, b), expected); });

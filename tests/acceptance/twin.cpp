@@ -94,7 +94,7 @@ TEST_CASE("rejection over 248320 tokens equals its twin") {
 
 TEST_CASE("acceptance of every vocabulary around the sizes where the way of searching changes") {
   random_source random(7);
-  for (int vocab : {127, 128, 129, 2047, 2048, 2049, 4096, 4097, 8192, 8193, 8257, 16384, 16385}) {
+  for (int vocab : {127, 128, 129, 255, 256, 257, 2047, 2048, 2049, 4096, 4097, 8192, 8193, 8257, 16384, 16385}) {
     batch b;
     b.vocab = vocab;
     for (int top_k : {0, 1, 20, 32, 33, 63, 64, 65, 511, 512, 513, 600}) {

@@ -37,14 +37,16 @@ inline constexpr int gathered_places = 2048;
 
 /// A draft that was rejected, between the launches that draw its replacement.
 struct rejected_draft {
-  uint32_t pending;  ///< 1: there is one
+  uint32_t pending;    ///< 1: there is one
+  uint32_t is_binned;  ///< 1: the row's bins hold what is left over the draft's distribution, `rest` in all; 0: not yet
+  uint64_t rest;
   int largest, shift;
   uint64_t divisor, p_total;
   uint64_t lowest;  ///< of the weights of the row
 };
 
 /// Scratch of one long row, in global memory. The first step makes it ready (`clear_bins`).
-struct long_row {
+struct alignas(16) long_row {
   uint64_t mass[logit_bins::count];
   uint32_t count[logit_bins::count];  ///< entries of a bin, if top-k is on
   acceptance_word word[gathered_places];
@@ -56,21 +58,20 @@ struct long_row {
   rejected_draft rejected;
 };
 
-/// Calls visit(entry, index) for every entry of a piece. Several are loaded at a time, without a test where all of them
+/// Calls visit(entry, index) for every entry of a piece. `AtOnce` of them are loaded together, without a test where all
 /// are there; `visit` is compiled for each.
 RATIFY_ANY_BLOCK
-template <class Block, class Format, class Visit>
+template <int AtOnce, class Block, class Format, class Visit>
 RATIFY_HD inline void each_entry(Block const& block, logits_shard<Format> const& piece, Visit&& visit) {
-  constexpr int at_once = detail::acceptance_tuning::entries_at_once;
   int first = block.thread();
   RATIFY_NO_UNROLL
-  for (; first + (at_once - 1) * Block::threads < piece.count; first += at_once * Block::threads) {
+  for (; first + (AtOnce - 1) * Block::threads < piece.count; first += AtOnce * Block::threads) {
     Format const* const from = piece.data + first;
-    Format entries[at_once];
+    Format entries[AtOnce];
     RATIFY_UNROLL
-    for (int u = 0; u < at_once; ++u) entries[u] = from[u * Block::threads];
+    for (int u = 0; u < AtOnce; ++u) entries[u] = from[u * Block::threads];
     RATIFY_UNROLL
-    for (int u = 0; u < at_once; ++u) visit(entries[u], first + u * Block::threads);
+    for (int u = 0; u < AtOnce; ++u) visit(entries[u], first + u * Block::threads);
   }
   RATIFY_NO_UNROLL
   for (; first < piece.count; first += Block::threads) visit(piece.data[first], first);
@@ -107,9 +108,10 @@ RATIFY_ANY_BLOCK
 template <class Block, class Format>
 RATIFY_HD inline row_extremes extremes_of_piece(Block const& block, logits_shard<Format> const& piece,
                                                 detail::collective_storage<Block>& storage) {
+  constexpr int scanned = detail::acceptance_tuning::scanned_at_once;
   row_extremes own;
   if constexpr (RATIFY_STD::is_same_v<Format, acceptance_word>) {
-    each_entry(block, piece, [&](acceptance_word entry, int) {
+    each_entry<scanned>(block, piece, [&](acceptance_word entry, int) {
       own.first = detail::max_of(own.first, entry.bits);
       if (entry.bits != 0) own.least = detail::min_of(own.least, key_of_word(entry.bits) - minus_infinity_key - 1u);
     });
@@ -117,7 +119,7 @@ RATIFY_HD inline row_extremes extremes_of_piece(Block const& block, logits_shard
     // A thread meets its ids in ascending order, so the first of equal keys is the first in order.
     uint32_t largest = 0;
     int at = 0;
-    each_entry(block, piece, [&](Format entry, int i) {
+    each_entry<scanned>(block, piece, [&](Format entry, int i) {
       uint32_t const key = order_key(logit_of_entry(entry));
       if (key > largest) {
         largest = key;
@@ -216,11 +218,11 @@ RATIFY_HD inline void add_masses(Block const& block, logits_shard<Format> const&
   zero_bins(block, storage);
   // The depth of the lowest logit, or the end of the bins.
   uint32_t const deepest = detail::min_of(detail::bits(bins.depth(lowest)), logit_bins::end_of_depths - 1u);
-  each_entry(block, piece, [&](Format entry, int) {
+  each_entry<detail::acceptance_tuning::weighed_at_once>(block, piece, [&](Format entry, int) {
     float const logit = logit_of_entry(entry), depth = bins.depth(logit);
     if (detail::bits(depth) > deepest) return;
     int const bin = logit_bins::bin_of(depth);
-    if (counts) (void)block.atomic_add(&storage.count[bin], 1u);
+    if (counts) (void)take_place(block, storage.count[bin]);
     // Within the bins a logit lies less than 57 temperatures below the largest.
     uint64_t const own = mass_of_difference(scaled_difference(logit, bins.maximum, temperature));
     if (own != 0) storage.bin[bin].add(block, own);
@@ -312,19 +314,20 @@ RATIFY_HD inline void load_bins(Block const& block, long_row const& row, bool co
 }
 
 /// Where a row's draw with 32 random bits ends, as far as the sums by bin tell. All threads of a block call it.
+/// @param total  of the masses that are drawn from, if those beyond it have been cut; 0: all
 /// @param whole  if top-k keeps so few entries that with all others in their bins there are at most this many, the plan
 ///               is to list all of them
 RATIFY_ANY_BLOCK
 template <class Block>
 RATIFY_HD inline draw_plan plan_draw(Block const& block, long_row const& row, sampling const& how, int vocab,
-                                     uint32_t random, int whole, gather_storage<Block>& storage) {
+                                     uint32_t random, uint64_t total, int whole, gather_storage<Block>& storage) {
   constexpr int share = logit_bins::count / Block::threads;
   static_assert(share * Block::threads == logit_bins::count, "ratify: the block's threads must divide the bins");
   share_of_bins<share> own;
   load_bins(block, row, cuts_by_count(how, vocab), own, storage);
   draw_plan plan;
   plan.by_count = plan.by_mass = plan.draw = {0, -1, 0};
-  plan.total = own.mass_total;
+  plan.total = total != 0 ? total : own.mass_total;
   if (plan.total == 0) return plan;
   uint64_t least = plan.total, most = plan.total;  // that may be left by what has cut so far
   // If top-k cuts below all bins, it cuts off no mass.
@@ -369,12 +372,12 @@ RATIFY_HD inline void gather_words(Block const& block, logits_shard<Format> cons
   if (block.thread() == 0) storage.listed = 0;
   block.barrier();
   bool is_full = false;
-  each_entry(block, piece, [&](Format entry, int i) {
+  each_entry<detail::acceptance_tuning::scanned_at_once>(block, piece, [&](Format entry, int i) {
     float const depth = bins.depth(logit_of_entry(entry));
     int const bin = logit_bins::bin_of(depth);
     bool const is_wanted = plan.by_count.holds(bin) || plan.by_mass.holds(bin) || plan.draw.holds(bin);
     if (!is_wanted || !logit_bins::is_within(depth) || is_full) return;
-    uint32_t const place = block.atomic_add(&storage.listed, 1u);
+    uint32_t const place = take_place(block, storage.listed);
     is_full = place >= piece_places;
     if (!is_full) storage.word[place] = word_of_entry(entry, piece.begin + i);
   });

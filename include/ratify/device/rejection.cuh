@@ -30,6 +30,16 @@ struct draft_shares {
   uint64_t divisor = 0;  ///< the weights' total, shifted left until its highest bit is set
   uint64_t p_total = 0;
 
+  /// Tokens that the distribution names, some perhaps more than once; the most there may be if it names all.
+  RATIFY_HD int tokens() const { return q.is_chosen() ? 1 : q.probs != nullptr ? 0x7fffffff : q.count; }
+  RATIFY_HD int32_t token(int i) const { return q.is_chosen() ? draft : q.candidates[i]; }
+  /// Whether no token before the i-th is the same.
+  RATIFY_HD bool is_first(int i) const {
+    for (int j = 0; j < i; ++j)
+      if (q.candidates[j] == q.candidates[i]) return false;
+    return true;
+  }
+
   /// A weight's integer: the largest is below 2^40 and at least 2^39 (unless it is subnormal).
   RATIFY_HD uint64_t integer(float weight) const {
     uint32_t const u = detail::bits(weight) & 0x7fffffffu, exponent = u >> 23;

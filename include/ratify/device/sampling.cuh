@@ -128,16 +128,17 @@ RATIFY_HD inline void each_word(Block const& block, logits_shard<Format> const& 
   }
 }
 
+/// Whether a source is made of shards.
+template <class Source>
+inline constexpr bool is_row = false;
 template <class Format>
-struct is_row : RATIFY_STD::false_type {};
-template <class Format>
-struct is_row<logits_row<Format>> : RATIFY_STD::true_type {};
+inline constexpr bool is_row<logits_row<Format>> = true;
 template <>
-struct is_row<summarised_row> : RATIFY_STD::true_type {};
+inline constexpr bool is_row<summarised_row> = true;
 
 /// Calls visit(word) for every entry of a row.
 RATIFY_ANY_BLOCK
-template <class Block, class Row, class Visit, RATIFY_STD::enable_if_t<is_row<Row>::value, int> = 0>
+template <class Block, class Row, class Visit, RATIFY_STD::enable_if_t<is_row<Row>, int> = 0>
 RATIFY_HD inline void each_word(Block const& block, Row const& row, Visit&& visit) {
   RATIFY_NO_UNROLL
   for (int s = 0; s < row.shards(); ++s) each_word(block, row.shard(s), visit);
@@ -393,8 +394,7 @@ RATIFY_HD inline void summarise_row(Block const& block, Format const* logits, in
   block.barrier();
   each_word(block, row, [&](uint64_t word) {
     if (word < weights.lowest) return;
-    storage.bin[block.atomic_add(&storage.listed, 1u)] = {static_cast<uint32_t>(word),
-                                                          static_cast<uint32_t>(word >> 32)};
+    storage.bin[take_place(block, storage.listed)] = {static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32)};
   });
   block.barrier();
   for (int i = block.thread(); i < most; i += Block::threads) {

@@ -49,6 +49,14 @@ struct selection_storage {
   uint32_t listed;
 };
 
+/// Counts one more, in shared memory. @return the count before, which is the next free place of a list that the threads
+/// of a block fill together
+RATIFY_ANY_BLOCK
+template <class Block>
+RATIFY_HD inline uint32_t take_place(Block const& block, uint32_t& count) {
+  return block.atomic_add(&count, 1u);
+}
+
 /// Words that take part in a step of the search.
 struct word_span {
   int count;           ///< as many as are listed; 0: more than there is room for
@@ -69,7 +77,7 @@ RATIFY_HD inline word_span list_words(Block const& block, Source const& source, 
     least = detail::min_of(least, word);
     most = detail::max_of(most, word);
     if (is_full) return;
-    uint32_t const place = block.atomic_add(&storage.listed, 1u);
+    uint32_t const place = take_place(block, storage.listed);
     is_full = place >= selection_places;
     if (!is_full) storage.word[place] = word;
   });
