@@ -54,7 +54,7 @@ bool dispatch_one(Value value, Function& function, status& result) {
 
 /// Calls `function(std::integral_constant<Value, V>)` for the first V of the list that is the same number as `value`,
 /// and returns its status. Types may differ: the comparison is of numbers, whatever their width and sign.
-/// @param value an integer, a bool or an enumerator
+/// `value` is an integer, a bool or an enumerator.
 /// @return what `function` returns; `unsupported` with `reason` where no value of the list is equal, never the nearest
 template <class Value, auto... Values, class Function>
 status dispatch(Value value, values<Values...>, char const* reason, Function&& function) {

@@ -136,7 +136,7 @@ struct operation {
 
   /// Enqueues the operation; the host executor returns when it is done. The workspace may hold anything and must not be
   /// shared by launches that may overlap. Allocates nothing and does not synchronise.
-  /// @param on an executor; a temporary such as `cuda_executor(stream)` will do
+  /// `on` may be a temporary such as `cuda_executor(stream)`.
   /// @return ok; invalid_argument; unsupported; workspace_too_small; no_device; launch_failed; divergent_barrier.
   template <class Executor, class Architectures = compiled_architectures>
   static status launch(params const& p, workspace w, Executor&& on) {

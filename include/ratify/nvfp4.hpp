@@ -87,7 +87,7 @@ RATIFY_HD inline float nvfp4_scale_fp16(e4m3 w_scale, float w_global) {
 }
 
 /// A weight with effective_scale fp16.
-/// @param scale from `nvfp4_scale_fp16`
+/// `scale`: from `nvfp4_scale_fp16`
 RATIFY_HD inline float nvfp4_weight(uint32_t code, float scale) {
   return detail::round_to_f16(detail::mul_rn(e2m1_to_float(code), scale));  // exact before it is rounded
 }
@@ -188,6 +188,8 @@ inline void inspect_group(uint8_t const* packed, e4m3 stored, float w_global, nv
 /// @param w_packed [n, k / 2]
 /// @param w_scale  [n, k / 16]
 /// @param w_global of all n rows
+/// @param n        rows of the weight
+/// @param k        columns of the weight, a multiple of 16
 inline nvfp4_report nvfp4_inspect(uint8_t const* w_packed, e4m3 const* w_scale, float w_global, int64_t n, int64_t k) {
   nvfp4_report r;
   r.zero_globals = detail::is_zero(w_global);
@@ -270,6 +272,7 @@ inline e4m3 pack_group(float const* values, float w_global, bool usable, uint8_t
 ///
 /// @param values      [k]
 /// @param k           a multiple of 16
+/// @param w_global    the factor of all scales
 /// @param packed_row  [k / 2]
 /// @param scale_row   [k / 16]
 /// @return what was lost; all 0 if nothing was

@@ -98,8 +98,8 @@ struct shadow {
   }
 
   /// Launches both and compares what they wrote.
-  /// @param w       at least `workspace_bytes`
-  /// @param record  [1]: of this place, in memory that the executor can reach
+  /// `w`: at least `workspace_bytes`
+  /// `record`: [1], of this place, in memory that the executor can reach
   /// @return the first status that is not ok. If it is the shadow's, the driver has run all the same.
   template <class Executor, class... Formats>
   static status launch(typename Drive::params const& driver, typename Shadow::params const& shadowed, workspace w,

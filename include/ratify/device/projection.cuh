@@ -177,7 +177,7 @@ struct projection_weights {
 template <int Columns>
 class weight_columns {
  public:
-  /// @param end  of the columns of K that are read
+  /// `end`: of the columns of K that are read
   RATIFY_HD weight_columns(projection_weights const& w, int end)
       : end_(end),
         // All rows of weights start on the same boundary if k is a multiple of what a wide read takes.

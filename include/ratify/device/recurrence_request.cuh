@@ -39,7 +39,7 @@ class recurrence_request<Schedule, recurrence_mode::read> {
   RATIFY_HD recurrence_request(Block const&, params const& p, int request)
       : initial_(p.initial_slot[request]), fresh_(p.fresh != nullptr ? p.fresh[request] : 0) {}
 
-  /// @param rows how many the request has
+  /// `rows`: how many the request has
   RATIFY_ANY_BLOCK
   template <class Block>
   RATIFY_HD recurrence_start start(Block const&, params const& p, int /*rows*/, int32_t* /*snapshot*/) const {
@@ -67,7 +67,7 @@ class recurrence_request<Schedule, recurrence_mode::replay> {
         flush_(p.flush[request]),
         fresh_(p.fresh != nullptr ? p.fresh[request] : 0) {}
 
-  /// @param rows how many the request has
+  /// `rows`: how many the request has
   RATIFY_ANY_BLOCK
   template <class Block>
   RATIFY_HD recurrence_start start(Block const&, params const& p, int rows, int32_t* /*snapshot*/) const {
@@ -105,7 +105,7 @@ class recurrence_request<Schedule, recurrence_mode::snapshots> {
 
   /// Puts the slots for the states after the request's rows into `snapshot` [capacity], in shared storage: a barrier
   /// must stand before they are used. All threads of the block call it.
-  /// @param rows how many the request has
+  /// `rows`: how many the request has
   RATIFY_ANY_BLOCK
   template <class Block>
   RATIFY_HD recurrence_start start(Block const& block, params const& p, int rows, int32_t* snapshot) const {

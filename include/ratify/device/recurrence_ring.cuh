@@ -12,7 +12,7 @@ namespace device {
 template <class Policy>
 class recurrence_ring {
  public:
-  /// @param slot of the pool; @param start the place of the first kept row; @param kept how many rows are kept
+  /// `slot`: of the pool; `start`: the place of the first kept row; `kept`: how many rows are kept
   RATIFY_HD recurrence_ring(recurrence_params<Policy> const& p, int64_t slot, int start, int kept, int head)
       : p_(p), slot_(slot), start_(start), kept_(kept), head_(head) {}
 

@@ -15,7 +15,7 @@ namespace device {
 class guarded_sum {
  public:
   /// Adds value * weight.
-  /// @param counts whether the value counts if it is infinite: that its weight has not vanished
+  /// `counts`: whether the value counts if it is infinite: that its weight has not vanished
   RATIFY_HD void add(float value, float weight, bool counts) {
     using namespace detail;
     if (is_nan(value)) {
