@@ -58,15 +58,33 @@ TEST_CASE("masses, targets and draw points are exact") {
 TEST_CASE("a mass is within its bound of FP64") {
   random_source random(8);
   std::vector<double> ratios;
+  int different = 0;
   for (int i = 0; i < 200000; ++i) {
     float const temperature = random.one_of({1e-5f, 0.01f, 0.7f, 1.0f, 3.0f, 1000.0f}), maximum = random.normal(10.0f);
     float const logit = maximum - std::fabs(random.normal(12.0f)) * temperature;
     double const z = (static_cast<double>(logit) - maximum) / temperature, truth = std::ldexp(std::exp(z), 40);
     double const bound = truth * (2.0 * std::fabs(z) + 4.0) * 0x1p-24 * 1.01 + 0.5;
-    auto const got = static_cast<double>(ratify::device::mass(logit, maximum, temperature));
+    uint64_t const mass = ratify::device::mass(logit, maximum, temperature);
+    different += mass != reference::mass(reference::exponential(logit, maximum, temperature));
+    auto const got = static_cast<double>(mass);
     ratios.push_back(std::fabs(got - truth) / bound);
   }
   CHECK(*std::max_element(ratios.begin(), ratios.end()) <= 1.0);
+  CHECK(different == 0);
+}
+
+TEST_CASE("a mass is that of the exponential wherever that ends") {
+  // Differences around 28.4, where masses become 0, around 80 and 104, where other steps take over, and none.
+  for (float const z :
+       {0.0f, 1e-30f, 28.41f, 28.4194f, 28.42f, 28.43f, 79.9999f, 80.0f, 80.0001f, 87.5f, 104.0f, 3e38f})
+    for (float const temperature : {1e-5f, 0.7f, 1.0f, 3e38f})
+      for (float const maximum : {0.0f, 5.0f, 3e38f}) {
+        float const logit = maximum - z * temperature;
+        CHECK(ratify::device::mass(logit, maximum, temperature) ==
+              reference::mass(reference::exponential(logit, maximum, temperature)));
+      }
+  CHECK(ratify::device::mass(-INFINITY, 1.0f, 1.0f) == 0);
+  CHECK(ratify::device::mass(1.0f, 1.0f, 0.3f) == ratify::device::largest_mass);
 }
 
 TEST_CASE("words order by logit descending, then id ascending, and -0 equals +0") {

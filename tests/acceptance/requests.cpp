@@ -120,3 +120,21 @@ TEST_CASE("a request that has rows and emits nothing is reported") {
     CHECK(stalled.read() == std::vector<int32_t>{1, 1, 0, untouched});
   });
 }
+
+TEST_CASE("a check of contents names the row bound or the top_k that contradicts") {
+  batch b;
+  b.vocab = 5;
+  b.max_drafts = 1;
+  for (int i = 0; i < 3; ++i) b.requests.push_back(greedy(5, {3, 4}, {3}));
+  ratify::contents_report report;
+  std::vector<int32_t> const falling{0, 2, 1, 6}, much{0, 2, 5, 6};
+  auto const checked = [&](launched<coupled, ratify::host_executor> const& all) {
+    return std::string(coupled::check_contents(all.p, host(), report).reason());
+  };
+  CHECK(checked({host(), b}) == "");
+  CHECK(checked({host(), b, &falling}) == "ratify::acceptance: query_start[2] is 1, less than the entry before it");
+  CHECK(checked({host(), b, &much}) ==
+        "ratify::acceptance: query_start[2] is 5, which gives the request before it more rows than max_rows");
+  b.requests[1].top_k = -2;
+  CHECK(checked({host(), b}) == "ratify::acceptance: top_k[1] is -2, which is below -1");
+}

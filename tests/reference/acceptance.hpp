@@ -37,6 +37,13 @@ inline uint32_t random_word(int64_t seed, int64_t position, uint32_t purpose) {
 /// round(2^40 e), half to even: the product is exact in FP64.
 inline uint64_t mass(float e) { return static_cast<uint64_t>(std::nearbyint(std::ldexp(static_cast<double>(e), 40))); }
 
+/// exp((logit - maximum) / temperature), each step rounded to FP32.
+inline float exponential(float logit, float maximum, float temperature) {
+  using namespace ratify::detail;
+  ordered_environment const environment;
+  return exp_ordered(div_rn(sub_rn(logit, maximum), temperature));
+}
+
 /// Ids in the order (logit descending, id ascending).
 inline std::vector<int> order(std::vector<float> const& x) {
   std::vector<int> ids(x.size());
@@ -55,8 +62,6 @@ struct row_distribution {
 };
 
 inline row_distribution distribution(std::vector<float> const& x, float temperature, float top_p, int top_k) {
-  using namespace ratify::detail;
-  ordered_environment const environment;
   float const infinity = INFINITY;
   row_distribution const bad{true, {}, {}};
   if (!(temperature >= 0.0f && temperature < infinity && top_p >= 0.0f && top_p <= 1.0f && top_k >= -1)) return bad;
@@ -72,7 +77,7 @@ inline row_distribution distribution(std::vector<float> const& x, float temperat
 
   row_distribution out{false, order(x), {}};
   if (top_k > 0 && static_cast<size_t>(top_k) < x.size()) out.ids.resize(size_t(top_k));
-  for (int id : out.ids) out.masses.push_back(mass(exp_ordered(div_rn(sub_rn(x[size_t(id)], maximum), temperature))));
+  for (int id : out.ids) out.masses.push_back(mass(exponential(x[size_t(id)], maximum, temperature)));
   uint64_t const total = out.total();
   // The prefix reaches top_p if sum * 2^s >= m * total, where top_p = m / 2^s.
   int exponent = 0;

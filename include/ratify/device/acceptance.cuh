@@ -14,10 +14,9 @@ struct outcome {
 };
 
 /// Emits the tokens that the rows of one request of `drafts` drafts give, up to and including the first that differs
-/// from its draft. One thread calls it.
-/// @param token, bad   [drafts + 1] what `draw_token` or `judge_draft` gave for each row (bad: not 0)
-/// @param draft        [drafts]; one that is no token of the vocabulary equals none
-/// @param tokens       [capacity], capacity > drafts: emitted tokens, then -1
+/// from its draft. One thread calls it. `token` and `bad` [drafts + 1] are what `draw_token` or `judge_draft` gave for
+/// each row (bad: not 0). `draft` is [drafts]; one that is no token of the vocabulary equals none. `tokens` [capacity],
+/// more than drafts, becomes the emitted tokens, then -1.
 RATIFY_HD inline outcome accept_rows(int32_t const* token, int32_t const* bad, int32_t const* draft, int drafts,
                                      int32_t const* end_tokens, int end_count, int32_t limit, int32_t* tokens,
                                      int capacity) {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Drawing from a row of logits that several blocks share, a piece each, for kernels of your own. Four steps, a launch
-/// each, lead to the token that one block would draw:
+/// Drawing a token from a row of logits that several blocks share, each of which reads one piece, for kernels of your
+/// own. Four steps, a kernel launch each, give the token that one block alone would draw:
 ///
-///   1. `extremes_of_piece`: the largest word of the row decides whether anything is drawn at all, and with the
-///   smallest
-///      logit it says how wide bins are (`bins_of_row`);
-///   2. `add_masses`: the masses of the row in 2048 bins of equal width: exact integers, so that their order is free;
-///   3. `plan_draw`: the bins that hold the last entry of top-k, the last one of top-p and the drawn one; and
-///      `gather_words`: the few words that lie in these bins;
-///   4. one block searches the words: `choose_token` over a `gathered_row`. If they do not fit into the list, it reads
-///      the row itself.
+/// 1. `extremes_of_piece`: the largest word of the row decides whether anything is drawn at all. The smallest logit,
+///    with it, gives the width of the row's bins (`bins_of_row`).
+/// 2. `add_masses` sums the masses of the row in 2048 bins of equal width. They are exact integers: the order of the
+///    additions does not matter.
+/// 3. `plan_draw` finds the bins that hold the last entry of top-k, the last one of top-p, and the drawn one.
+///    `gather_words` lists the words that lie in these bins.
+/// 4. One block searches these words: `choose_token` over a `gathered_row`. If they do not fit into the list, it reads
+///    the row itself.
 ///
-/// Bins alone do not say exactly how much mass top-k leaves, only the least and the most that it may be. So the mass
-/// that top-p must reach lies between two numbers, and so does the draw point. Each of them rises with the one before,
-/// so that the bins of the two ends enclose the entry.
+/// The sums by bin do not tell exactly how much mass top-k leaves, only the least and the most that it may be. The mass
+/// that top-p must reach rises with it, and so does the draw point. So the search is done for both ends, and the entry
+/// lies in one of the bins between them.
 #pragma once
 
 #include <ratify/detail/acceptance_tuning.hpp>
@@ -25,41 +25,41 @@ namespace device {
 /// What a piece of a row, or all pieces together, say of the row.
 struct row_extremes {
   uint64_t first = 0;  ///< the largest word
-  /// The smallest key above that of -inf, less one more than that; the largest number if there is none.
+  /// The smallest key above that of -inf, as its distance from the first key above it. All bits set: there is none.
   uint32_t least = ~uint32_t{0};
   uint32_t draft_weight = 0;  ///< the largest `pattern_of_weight` of a draft distribution over the vocabulary
 
   RATIFY_HD float least_logit() const { return value_of_key(least + minus_infinity_key + 1u); }
 };
 
-/// Words of a long row that the last step gets.
+/// Words that the list of a long row has room for.
 inline constexpr int gathered_places = 2048;
 
 /// A draft that was rejected, between the launches that draw its replacement.
 struct rejected_draft {
   uint32_t pending;    ///< 1: there is one
-  uint32_t is_binned;  ///< 1: the row's bins hold what is left over the draft's distribution, `rest` in all; 0: not yet
-  uint64_t rest;
-  int largest, shift;
+  uint32_t is_binned;  ///< 1: the row's bins hold what the row has over the draft's distribution; 0: still the masses
+  uint64_t rest;       ///< the sum of that over all kept entries, if is_binned
+  int largest, shift;  ///< of `draft_shares`
   uint64_t divisor, p_total;
-  uint64_t lowest;  ///< of the weights of the row
+  uint64_t lowest;  ///< of `entry_weights`
 };
 
-/// Scratch of one long row, in global memory. The first step makes it ready (`clear_bins`).
+/// Scratch memory of one long row, which its blocks share. The first step makes it ready (`clear_bins`).
 struct alignas(16) long_row {
   uint64_t mass[logit_bins::count];
-  uint32_t count[logit_bins::count];  ///< entries of a bin, if top-k is on
+  uint32_t count[logit_bins::count];  ///< of entries, if top-k is on
   acceptance_word word[gathered_places];
   row_extremes extremes;
   logit_bins bins;
-  uint32_t gathered;  ///< words in the list; more than it has places: some are missing
+  uint32_t gathered;  ///< words that belong in the list; if they are more than it has places, it is not complete
   draw_plan plan;
-  uint64_t draft_total;  ///< integers of a draft distribution over the vocabulary
+  uint64_t draft_total;  ///< the sum of the integers of a draft distribution over the vocabulary
   rejected_draft rejected;
 };
 
-/// Calls visit(entry, index) for every entry of a piece. `AtOnce` of them are loaded together, without a test where all
-/// are there; `visit` is compiled for each.
+/// Calls visit(entry, index) for every entry of a piece. Each thread loads `AtOnce` entries together and without a test
+/// as long as the piece has so many left; `visit` is compiled once for each of them.
 RATIFY_ANY_BLOCK
 template <int AtOnce, class Block, class Format, class Visit>
 RATIFY_HD inline void each_entry(Block const& block, logits_shard<Format> const& piece, Visit&& visit) {
@@ -79,7 +79,7 @@ RATIFY_HD inline void each_entry(Block const& block, logits_shard<Format> const&
 
 // Step 1 --------------------------------------------------------------------------------------------------------------
 
-/// Makes one of `shares` shares of a row's scratch ready for `add_masses`.
+/// Makes a row's scratch ready for `add_masses`: share number `share` of `shares`.
 RATIFY_ANY_BLOCK
 template <class Block>
 RATIFY_HD inline void clear_bins(Block const& block, long_row& row, int share, int shares) {
@@ -91,7 +91,7 @@ RATIFY_HD inline void clear_bins(Block const& block, long_row& row, int share, i
   if (share == 0 && block.thread() == 0) row.gathered = 0;
 }
 
-/// The extremes of what each thread has.
+/// The extremes of the block's threads together. `draft_weight` is left out.
 RATIFY_ANY_BLOCK
 template <class Block>
 RATIFY_HD inline row_extremes merge_extremes(Block const& block, row_extremes const& own,
@@ -104,6 +104,7 @@ RATIFY_HD inline row_extremes merge_extremes(Block const& block, row_extremes co
   return all;
 }
 
+/// The extremes of a piece, but for `draft_weight`.
 RATIFY_ANY_BLOCK
 template <class Block, class Format>
 RATIFY_HD inline row_extremes extremes_of_piece(Block const& block, logits_shard<Format> const& piece,
@@ -132,7 +133,7 @@ RATIFY_HD inline row_extremes extremes_of_piece(Block const& block, logits_shard
   return merge_extremes(block, own, storage);
 }
 
-/// The extremes of a row from those of its pieces.
+/// The extremes of a row from those of its pieces, but for `draft_weight`.
 RATIFY_ANY_BLOCK
 template <class Block>
 RATIFY_HD inline row_extremes extremes_of_row(Block const& block, row_extremes const* pieces, int count,
@@ -146,8 +147,8 @@ RATIFY_HD inline row_extremes extremes_of_row(Block const& block, row_extremes c
   return merge_extremes(block, own, storage);
 }
 
-/// Bins for a row that is drawn from. Their width is a power of 2 such that 1024 to 2048 of them reach from the largest
-/// logit to the smallest, or to where masses are 0, which is above 28.5 temperatures, whichever is nearer.
+/// Bins for a row that is drawn from. Their width is the power of 2 of which 1024 to 2048 reach from the largest logit
+/// down to the smallest one, or to 28.5 temperatures below the largest, where all masses are 0: whichever is nearer.
 RATIFY_HD inline logit_bins bins_of_row(row_extremes const& extremes, float temperature) {
   float const maximum = value_of_key(key_of_word(extremes.first));
   float const spread = detail::sub_rn(maximum, extremes.least_logit());
@@ -188,8 +189,8 @@ RATIFY_HD inline void flush_bins(Block const& block, bool counts, long_row& row,
   }
 }
 
-/// A logit that at least `k` entries of a row reach: the k-th largest of the pieces' largest, of up to 128 pieces. -inf
-/// if so many pieces are not there, or are empty.
+/// A logit that at least `k` entries of a row reach: the k-th largest among the largest of up to 128 pieces. -inf if
+/// fewer than k pieces have entries.
 RATIFY_ANY_BLOCK
 template <class Block>
 RATIFY_HD inline float bound_of_row(Block const& block, row_extremes const* pieces, int count, int k,
@@ -209,7 +210,7 @@ RATIFY_HD inline float bound_of_row(Block const& block, row_extremes const* piec
 }
 
 /// Adds the masses of a piece, and with `counts` its entries, to the bins of its row.
-/// @param lowest  smaller logits do not count
+/// Logits below `lowest` are left out.
 RATIFY_ANY_BLOCK
 template <class Block, class Format>
 RATIFY_HD inline void add_masses(Block const& block, logits_shard<Format> const& piece, logit_bins const& bins,
@@ -230,7 +231,7 @@ RATIFY_HD inline void add_masses(Block const& block, logits_shard<Format> const&
   flush_bins(block, counts, row, storage);
 }
 
-/// Adds the weights of a piece, whatever gives them, to the bins of its row.
+/// Adds the weights of a piece, of any kind, to the bins of its row.
 RATIFY_ANY_BLOCK
 template <class Block, class Format, class Shares>
 RATIFY_HD inline void add_weights(Block const& block, logits_shard<Format> const& piece,
@@ -248,7 +249,7 @@ RATIFY_HD inline void add_weights(Block const& block, logits_shard<Format> const
 /// Words of a piece that a block gathers before it adds them to its row's list.
 inline constexpr int piece_places = 512;
 
-/// A bin that a search found, and what lies in the bins before it.
+/// A bin that a search ended at, and what lies in the bins before it.
 struct found_bin {
   int bin;
   uint64_t count_before, mass_before;
@@ -262,7 +263,7 @@ struct gather_storage {
   uint32_t listed, place;
 };
 
-/// A thread's part of a row's sums by bin.
+/// The consecutive bins of a row that one thread looks after.
 template <int Share>
 struct share_of_bins {
   int begin;  ///< its first bin
@@ -271,7 +272,8 @@ struct share_of_bins {
   uint64_t mass_before, count_before;  ///< in all bins before
   uint64_t mass_total, count_total;    ///< in all bins
 
-  /// Writes the bin at which the running mass, or with `by_count` the running count, reaches `target`, if it is here.
+  /// Writes the bin at which the running mass, or with `by_count` the running count, reaches `target`, if this thread
+  /// looks after it.
   RATIFY_HD void find(bool by_count, uint64_t target, found_bin& to) const {
     found_bin at{begin, count_before, mass_before};
     RATIFY_UNROLL
@@ -314,9 +316,9 @@ RATIFY_HD inline void load_bins(Block const& block, long_row const& row, bool co
 }
 
 /// Where a row's draw with 32 random bits ends, as far as the sums by bin tell. All threads of a block call it.
-/// @param total  of the masses that are drawn from, if those beyond it have been cut; 0: all
-/// @param whole  if top-k keeps so few entries that with all others in their bins there are at most this many, the plan
-///               is to list all of them
+///
+/// `total` is the mass that is drawn from, if entries after it have been cut already; 0: all that the bins hold. The
+/// plan is to list all entries that top-k keeps if its bins count at most `whole` of them.
 RATIFY_ANY_BLOCK
 template <class Block>
 RATIFY_HD inline draw_plan plan_draw(Block const& block, long_row const& row, sampling const& how, int vocab,

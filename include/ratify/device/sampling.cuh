@@ -260,7 +260,7 @@ struct draw_from_masses {
 
 /// Top-k, then top-p of what top-k keeps, then the draw, each a search for an entry. Between the last two
 /// `source(block, row, weights, total, listed, storage)` says what is drawn from.
-/// @param listed  as in `select_entry`
+/// `listed` is as in `select_entry`.
 RATIFY_ANY_BLOCK
 template <class Block, class Row, class Shares, class Source>
 RATIFY_HD inline int32_t choose_token(Block const& block, Row const& row, entry_weights<Shares>& weights,
@@ -369,8 +369,8 @@ RATIFY_HD inline drawn draw_token(Block const& block, Format const* logits, int 
 }
 
 /// The first entries of a shard's row, in order, as `acceptance` reads them: as many as `how` can keep of it, 0 behind
-/// them; `no_summary` first if that is more than `places` (1 to 512). Called like `draw_token`.
-/// @param first_id  id of the shard's first entry
+/// them; `no_summary` first if that is more than `places` (1 to 512). `first_id` is the id of the shard's first entry.
+/// Called like `draw_token`.
 RATIFY_ANY_BLOCK
 template <class Block, class Format>
 RATIFY_HD inline void summarise_row(Block const& block, Format const* logits, int vocab, int32_t first_id,
@@ -386,8 +386,7 @@ RATIFY_HD inline void summarise_row(Block const& block, Format const* logits, in
   weights.kind = entry_weight::one;
   if (most < vocab) {
     weights.lowest = bound_of_largest(block, find_first(block, row, storage).own, most, storage);
-    int listed = 0;
-    weights.lowest = select_entry(block, row, weights, 0, static_cast<uint64_t>(most), listed, storage).word;
+    weights.lowest = select_entry(block, row, weights, 0, static_cast<uint64_t>(most), 0, storage).word;
   }
   // The kept words, one in each bin.
   if (block.thread() == 0) storage.listed = 0;

@@ -165,7 +165,7 @@ namespace device {
 /// the smallest and the largest word, and the search goes on in the bin that the target falls into: each such step
 /// reads the source twice, and five steps end the search whatever the words are.
 ///
-/// @param listed  how many words of `storage.word` are all that takes part; 0: the source is read
+/// `listed` is how many words of `storage.word` are all that takes part; 0: the source is read.
 RATIFY_ANY_BLOCK
 template <class Block, class Source, class Weights>
 RATIFY_HD inline selected select_entry(Block const& block, Source const& source, Weights const& weights,
@@ -199,9 +199,8 @@ RATIFY_HD inline selected select_entry(Block const& block, Source const& source,
 }
 
 /// A lower bound of the k-th largest word, which few words exceed unless the source is arranged so: the k-th largest
-/// among the largest words of up to 128 groups of threads. 1 if it says nothing.
-/// @param own  the largest word that this thread has seen; 0: none
-/// @param k    the same on all threads
+/// among the largest words of up to 128 groups of threads. 1 if it says nothing. `own` is the largest word that this
+/// thread has seen, 0 if none; k is the same on all threads.
 RATIFY_ANY_BLOCK
 template <class Block>
 RATIFY_HD inline uint64_t bound_of_largest(Block const& block, uint64_t own, int k, selection_storage<Block>& storage) {
