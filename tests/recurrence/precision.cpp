@@ -17,9 +17,6 @@ using model = model_recurrence<>;
 using lanes = lanes_recurrence<>;
 using thin = thin_recurrence<>;
 using small = small_recurrence<>;
-template <int ValueBlock, int ColumnThreads>
-using small_on = small_recurrence_with<recurrence_mode::snapshots, ratify::value_block<ValueBlock>,
-                                       ratify::column_threads<ColumnThreads>>;
 /// FP32 inputs.
 template <int ColumnThreads>
 using single = ratify::recurrence_policy<ratify::input_format<float>, ratify::output_format<float>, ratify::key_dim<64>,
@@ -144,7 +141,7 @@ TEST_CASE("recurrence: NaN and infinities are data, and stay in their column") {
   in.v[6] = INFINITY;
   in.g[1] = -INFINITY;
   check_against_twin<small>(s, in, r);
-  check_against_twin<small_on<8, 8>>(s, in, r);
+  check_against_twin<small_recurrence_on<8, 8>>(s, in, r);
   on_each_executor([&](auto& on) {
     auto const got = run<small>(on, s, in, r);
     for (int i = 0; i < 64; ++i) CHECK(std::isfinite(got.out[static_cast<size_t>(i)]) == (i != 5 && i != 6));

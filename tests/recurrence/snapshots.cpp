@@ -17,9 +17,6 @@ using model = model_recurrence<>;
 using lanes = lanes_recurrence<>;
 using thin = thin_recurrence<>;
 using small = small_recurrence<>;
-template <int ValueBlock, int ColumnThreads>
-using small_on = small_recurrence_with<recurrence_mode::snapshots, ratify::value_block<ValueBlock>,
-                                       ratify::column_threads<ColumnThreads>>;
 using plain_small = small_recurrence_with<recurrence_mode::snapshots, ratify::l2norm<false>>;
 
 }  // namespace

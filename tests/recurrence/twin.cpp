@@ -15,9 +15,6 @@ using model = model_recurrence<>;
 using lanes = lanes_recurrence<>;
 using thin = thin_recurrence<>;
 using small = small_recurrence<>;
-template <int ValueBlock, int ColumnThreads>
-using small_on = small_recurrence_with<recurrence_mode::snapshots, ratify::value_block<ValueBlock>,
-                                       ratify::column_threads<ColumnThreads>>;
 using plain_small = small_recurrence_with<recurrence_mode::snapshots, ratify::l2norm<false>>;
 
 }  // namespace
@@ -67,11 +64,11 @@ TEST_CASE("recurrence: 32 rows a request, more than shared storage holds at once
   auto const r = make_round(random, s, 32, {32, 9});
   auto const in = make_inputs<small>(random, s, 41);
   check_against_twin<small>(s, in, r);
-  check_against_twin<small_on<8, 8>>(s, in, r);
+  check_against_twin<small_recurrence_on<8, 8>>(s, in, r);
 }
 
-TEST_CASE_TEMPLATE("recurrence: no bit depends on the schedule", Policy, small_on<2, 8>, small_on<4, 8>,
-                   small_on<32, 8>, small_on<16, 1>) {
+TEST_CASE_TEMPLATE("recurrence: no bit depends on the schedule", Policy, small_recurrence_on<2, 8>,
+                   small_recurrence_on<4, 8>, small_recurrence_on<32, 8>, small_recurrence_on<16, 1>) {
   random_source random(4);
   auto const s = shape_of<Policy>(1, 3);
   auto r = make_round(random, s, 5, {5, 2}, 3);

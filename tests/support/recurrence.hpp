@@ -51,6 +51,10 @@ using small_recurrence_with =
                               ratify::key_dim<64>, ratify::value_dim<64>, Knobs...>;
 template <recurrence_mode Mode = recurrence_mode::snapshots>
 using small_recurrence = small_recurrence_with<Mode>;
+/// Under a schedule of the card's.
+template <int ValueBlock, int ColumnThreads>
+using small_recurrence_on = small_recurrence_with<recurrence_mode::snapshots, ratify::value_block<ValueBlock>,
+                                                  ratify::column_threads<ColumnThreads>>;
 /// On 8 threads per block, so that ring rows come in several pieces.
 template <recurrence_mode Mode = recurrence_mode::snapshots>
 using small_thin_recurrence =
