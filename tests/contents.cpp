@@ -219,6 +219,21 @@ TEST_CASE("contents: the recurrence's slots and selectors") {
   });
 }
 
+TEST_CASE("contents: a state that is only read, and what stands there for a request that is not in the round") {
+  on_each_executor([](auto& on) {
+    using op = ratify::recurrence<ratify::mode<ratify::recurrence_mode::read>>;
+    scene s(on);
+    op::params p;
+    fill_recurrence(p, s);
+    p.initial_slot = s.first.data();
+    s.first.write({-1, 4});
+    CHECK(found<op>(p, on) ==
+          "ratify::recurrence: initial_slot[1] is 4, which is outside the pool of pool_slots slots");
+    s.starts.write({0, 2, 2});
+    CHECK(found<op>(p, on) == "");
+  });
+}
+
 TEST_CASE("contents: the recurrence's rings") {
   on_each_executor([](auto& on) {
     using op = ratify::recurrence<ratify::mode<ratify::recurrence_mode::replay>>;

@@ -101,8 +101,8 @@ struct acceptance : detail::operation<acceptance<Knobs...>, acceptance_params<ac
   /// Holds the bounds of rows and the sampling parameters against what they may be.
   template <class Checker>
   static void contents(params const& p, Checker& checker) {
-    (void)checker.row_bounds(p.query_start, p.requests, p.rows, p.max_drafts + 1);
-    checker.in_range("top_k", p.top_k, p.requests, -1, 0x7fffffff, "which is below -1");
+    auto const bounds = checker.row_bounds(p.query_start, p.requests, p.rows, p.max_drafts + 1);
+    checker.in_range("top_k", p.top_k, bounds, -1, 0x7fffffff, "which is below -1");
   }
  private:
   using traits = detail::acceptance_traits<policy>;

@@ -58,15 +58,15 @@ class contents_checker {
         return contradicts(name, static_cast<int64_t>(i), values[i], right);
   }
 
-  /// Entries of [requests, columns] with a stride from row to row.
-  void in_range(char const* name, rows_view<int32_t const> const& from, int64_t rows, int64_t columns, int64_t lowest,
+  /// The same of an array of [requests], for the requests that `bounds` (see `row_bounds`) gives rows: what stands
+  /// there for another one is not read by a kernel.
+  void in_range(char const* name, int32_t const* from, std::vector<int32_t> const& bounds, int64_t lowest,
                 int64_t highest, char const* right) {
-    for (int64_t r = 0; r < rows && !is_done(); ++r) {
-      auto const values = load(from.data == nullptr ? nullptr : from.row(r), columns);
-      for (size_t i = 0; i < values.size(); ++i)
-        if (values[i] < lowest || values[i] > highest)
-          return contradicts(name, r * columns + static_cast<int64_t>(i), values[i], right);
-    }
+    if (bounds.empty()) return;
+    auto const values = load(from, static_cast<int64_t>(bounds.size()) - 1);
+    for (size_t r = 0; r < values.size(); ++r)
+      if (bounds[r] != bounds[r + 1] && (values[r] < lowest || values[r] > highest))
+        return contradicts(name, static_cast<int64_t>(r), values[r], right);
   }
 
   /// The bounds of rows per request: they begin at 0 or above, never fall, end at `rows` or below, and give no request

@@ -75,7 +75,7 @@ void check_contents(recurrence_params<Policy> const& p, Checker& checker) {
   else if constexpr (Policy::mode == recurrence_mode::replay)
     check_rings(p, bounds, checker);
   else
-    checker.in_range("initial_slot", p.initial_slot, p.requests, -0x80000000ll, p.pool_slots - 1,
+    checker.in_range("initial_slot", p.initial_slot, bounds, -0x80000000ll, p.pool_slots - 1,
                      "which is outside the pool of pool_slots slots");
 }
 
