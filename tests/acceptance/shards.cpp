@@ -76,6 +76,35 @@ TEST_CASE_TEMPLATE("summaries of shards give what the whole gives, or say that t
   if (scale() >= 1.0) CHECK(std::min(refused, equal) > 20);
 }
 
+TEST_CASE("a draft's weights over the vocabulary are measured whole, whatever the summaries of its row hold") {
+  random_source random(17);
+  for (int shards : {1, 4, 8})
+    for (int vocab : {280, 1000, 3000})
+      for (int trial = 0; trial < scaled(30); ++trial) {
+        batch b;
+        b.vocab = vocab;
+        b.shards = shards;
+        b.max_drafts = 3;
+        b.candidates = -1;
+        b.end_tokens = {};
+        auto r = random_request<float>(random, b.vocab, b.max_drafts);
+        while (r.draft.size() < 3) r = random_request<float>(random, b.vocab, b.max_drafts);
+        r.top_k = 20;
+        r.top_p = 1;
+        r.temperature = 1;
+        for (size_t t = 0; t < r.draft.size(); ++t) {
+          auto source = random_source_of(random, r.rows[t], b.candidates);
+          r.source.push_back(source);
+        }
+        b.requests = {r};
+        CAPTURE(shards);
+        CAPTURE(vocab);
+        CAPTURE(trial);
+        int const places = 512 / (shards > 1 ? 4 : 1);
+        on_each_executor([&](auto& on) { check_equal(run_from_words<rejection>(on, b, places), twin<rejection>(b)); });
+      }
+}
+
 TEST_CASE("shards of 248320 logits give what the whole gives") {
   random_source random(15);
   batch b;

@@ -20,6 +20,23 @@ RATIFY_HD inline auto piece_of_row(acceptance_params<Policy> const& p, int row, 
   return shard;
 }
 
+/// The ids whose draft weights one piece of a row measures, where the draft's distribution covers the vocabulary. They
+/// are an even split of the ids over the row's pieces and not the ids of the piece's logits, because the words of a
+/// summary stand for any ids.
+template <class Policy>
+struct measured_ids {
+  float const* probs;
+  int count;
+
+  RATIFY_HD measured_ids(acceptance_params<Policy> const& p, row_task const& task, int piece, int pieces) {
+    int64_t const each = ceil_div(p.vocab, pieces);
+    int64_t const begin = min_of<int64_t>(piece * each, p.vocab);
+    probs = p.draft_probs.at(task.request, task.t) + begin;
+    count = static_cast<int>(min_of<int64_t>(each, p.vocab - begin));
+  }
+  RATIFY_HD float operator()(int i) const { return probs[i]; }
+};
+
 /// Step 1, one block per piece of a row: its extremes, and the scratch of the row made ready.
 template <class Policy>
 struct acceptance_extremes_kernel {
@@ -47,9 +64,8 @@ struct acceptance_extremes_kernel {
     device::row_extremes own = device::extremes_of_piece(block, part, storage);
     if constexpr (acceptance_traits<Policy>::is_rejection) {
       if (p.draft_probs.data != nullptr && task.has_draft()) {
-        float const* const probs = p.draft_probs.at(task.request, task.t);
-        own.draft_weight = device::largest_pattern(
-            block, part.count, [&](int i) { return probs[part.begin + i]; }, storage);
+        measured_ids<Policy> const ids(p, task, piece, pieces);
+        own.draft_weight = device::largest_pattern(block, ids.count, ids, storage);
       }
       if (piece == 0 && block.thread() == 0) {
         scratch.rejected.pending = 0;
@@ -107,7 +123,7 @@ struct acceptance_masses_kernel {
     device::row_extremes extremes = device::extremes_of_row(block, of_pieces, pieces, storage.collective);
     if constexpr (acceptance_traits<Policy>::is_rejection)
       if (p.draft_probs.data != nullptr && task.has_draft())
-        extremes.draft_weight = add_draft_weights(block, p, task, of_pieces, pieces, part, scratch, storage);
+        extremes.draft_weight = add_draft_weights(block, p, task, of_pieces, pieces, piece, scratch, storage);
     device::logit_bins const bins = device::bins_of_row(extremes, task.how.temperature);
     if (piece == 0 && block.thread() == 0) {
       scratch.extremes = extremes;
@@ -122,20 +138,18 @@ struct acceptance_masses_kernel {
  private:
   /// A piece's part of the measure of a draft distribution over the vocabulary. @return its largest pattern
   RATIFY_ANY_BLOCK
-  template <class Block, class Piece>
+  template <class Block>
   RATIFY_HD static uint32_t add_draft_weights(Block const& block, acceptance_params<Policy> const& p,
                                               row_task const& task, device::row_extremes const* of_pieces, int pieces,
-                                              Piece const& part, device::long_row& scratch,
-                                              shared_storage<Block>& storage) {
+                                              int piece, device::long_row& scratch, shared_storage<Block>& storage) {
     uint32_t own = 0;
     for (int i = block.thread(); i < pieces; i += block_threads) own = max_of(own, of_pieces[i].draft_weight);
     auto const largest = static_cast<uint32_t>(block_max(block, uint64_t{own}, storage.collective));
     block.barrier();
     device::draft_shares shares = shares_of_draft(p, task);
     if (!shares.set_largest(largest)) return largest;
-    float const* const probs = shares.q.probs;
-    uint64_t const sum = device::sum_integers(
-        block, shares, part.count, [&](int i) { return probs[part.begin + i]; }, storage.collective);
+    measured_ids<Policy> const ids(p, task, piece, pieces);
+    uint64_t const sum = device::sum_integers(block, shares, ids.count, ids, storage.collective);
     if (block.thread() == 0 && sum != 0) (void)block.atomic_add(&scratch.draft_total, sum);
     return largest;
   }
