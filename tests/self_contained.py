@@ -4,10 +4,10 @@
 
 self_contained.py INCLUDE_DIR COMPILER [TOOLKIT]
 
-COMPILER g++ or clang++: as C++17 and C++20, without CUDA. nvcc: as C++17, and as C++20 after the toolkit's half headers
-with conversions and operators switched off. With a TOOLKIT: clang++ compiles for a card out of that CUDA folder, and
-`nvrtc` is the library in TOOLKIT/nvidia (the PyPI wheels, unpacked), which has only the toolkit's headers. Prints what
-failed and how many headers compiled."""
+COMPILER g++, clang++ or nvcc, or with a TOOLKIT `nvrtc`, the library in TOOLKIT/nvidia (the PyPI wheels, unpacked), which
+has only the toolkit's headers: each header alone as C++17. All headers together, for which one compilation is enough: g++
+and clang++ as C++20, nvcc as C++20 after the toolkit's half headers with conversions and operators switched off, and with
+a TOOLKIT clang++ as the compiler for a card, out of that CUDA folder. Prints what failed and how many headers compiled."""
 import concurrent.futures
 import os
 import pathlib
@@ -28,8 +28,11 @@ NO_HALF = [f"-D__CUDA_NO_{what}__" for what in (
 HALF_HEADERS = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n#include <cuda_fp8.h>\n"
 
 
+ALONE, TOGETHER = "alone", "together"
+
+
 def modes():
-    """-> (what it is, function from a source text to (exit code, log)) of each way to compile."""
+    """-> (what it is, ALONE or TOGETHER, function from a source text to (exit code, log)) of each way to compile."""
     def program(suffix, command, prefix=""):
         def compile(text):
             with tempfile.TemporaryDirectory() as folder:
@@ -54,17 +57,18 @@ def modes():
             except RuntimeError as error:
                 return 1, str(error)
             return "warning" in log, log
-        return [("NVRTC", compile)]
+        return [("NVRTC", ALONE, compile)]
     if name.startswith("nvcc"):
         base = [compiler, "-Werror", "all-warnings", "-cuda", "-o", os.devnull]
-        return [("nvcc C++17", program(".cu", [*base, "-std=c++17"])), 
-                ("nvcc C++20, no half conversions", program(".cu", [*base, "-std=c++20", *NO_HALF], HALF_HEADERS))]
+        return [("nvcc C++17", ALONE, program(".cu", [*base, "-std=c++17"])),
+                ("nvcc C++20, no half conversions", TOGETHER, program(".cu", [*base, "-std=c++20", *NO_HALF], HALF_HEADERS))]
     base = [compiler, "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     if toolkit:
         base += ["-x", "cuda", "--cuda-device-only", "--cuda-gpu-arch=sm_90", f"--cuda-path={toolkit[0]}", "-nocudalib",
                  "-Wno-unknown-cuda-version", "-std=c++17"]
-        return [(f"{name} as CUDA compiler", program(".cu", base))]
-    return [(f"{name} C++17", program(".cpp", [*base, "-std=c++17"])), (f"{name} C++20", program(".cpp", [*base, "-std=c++20"]))]
+        return [(f"{name} as CUDA compiler", TOGETHER, program(".cu", base))]
+    return [(f"{name} C++17", ALONE, program(".cpp", [*base, "-std=c++17"])),
+            (f"{name} C++20", TOGETHER, program(".cpp", [*base, "-std=c++20"]))]
 
 
 def refusals_of_older_standards():
@@ -84,16 +88,24 @@ def refusals_of_older_standards():
     return failures
 
 
+def each_or_all(mine, how):
+    """-> {name: source text}"""
+    include = {h: f"#include <{h}>\n" for h in mine}
+    return {h: 2 * text for h, text in include.items()} if how == ALONE else {"all headers": "".join(include.values())}
+
+
 failures = 0
 if not toolkit and not pathlib.Path(compiler).name.startswith("nvcc"):
     failures += refusals_of_older_standards()
-for what, compile in modes():
+for what, how, compile in modes():
     mine = [h for h in headers if not (what == "NVRTC" and h in HOST_ALONE)]
-    with concurrent.futures.ThreadPoolExecutor(1 if what == "NVRTC" else 2) as pool:
-        done = pool.map(compile, [f"#include <{h}>\n#include <{h}>\n" for h in mine])
-        failed = [(h, log) for h, (code, log) in zip(mine, done) if code]
-    for header, log in failed:
-        print(f"L2 {what}: {header} does not compile alone:\n{log}")
-    print(f"L2 {what}: {len(mine) - len(failed)} of {len(mine)} headers compile alone", flush=True)
-    failures += len(failed) or not mine
+    sources = each_or_all(mine, how)
+    with concurrent.futures.ThreadPoolExecutor(1 if what == "NVRTC" else os.cpu_count()) as pool:
+        done = list(zip(sources, pool.map(compile, sources.values())))
+    wrong = [(name, log) for name, (code, log) in done if code]
+    for name, log in wrong:
+        print(f"L2 {what}: {name} does not compile {how}:\n{log}")
+    print(f"L2 {what}: {len(sources) - len(wrong)} of {len(sources)} compile"
+          f"{f', {len(mine)} headers' if how == TOGETHER else ' alone'}", flush=True)
+    failures += len(wrong) or not mine
 sys.exit(1 if failures else 0)
