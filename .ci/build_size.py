@@ -13,7 +13,7 @@ import sys
 MAIN = 2.0  # seconds of main.cpp there
 BUDGET = {  # translation unit: (seconds, megabytes)
     "acceptance": (17, 1.3),
-    "attention": (60, 7.0),
+    "attention": (90, 7.0),
     "cache": (13, 1.6),  # append and decode
     "convolution": (12, 1.5),
     "drafting": (8, 0.7),
@@ -22,7 +22,7 @@ BUDGET = {  # translation unit: (seconds, megabytes)
     "recurrence": (30, 3.5),
 }
 ANOTHER = (10, 1.0)  # one that the table does not name
-PROGRAM = ("ratify-run", 185, 11.0)
+PROGRAM = ("ratify-run", 215, 11.0)
 
 build = pathlib.Path(sys.argv[1])
 seconds = {}
