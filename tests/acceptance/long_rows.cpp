@@ -55,6 +55,7 @@ TEST_CASE("long rows of every kind give the twin's tokens, whatever cuts them") 
       batch b;
       b.vocab = vocab;
       for (float const top_p : {0.0f, 1e-30f, 0.3f, 0.95f, 1.0f}) {
+        if (scale() < 1.0 && top_p != 0.3f && top_p != 1.0f) continue;
         float const temperature = random.one_of({1e-5f, 0.5f, 1.0f, 1.0f, 3.0f, 1e30f});
         b.requests.push_back(one_row(row, temperature, top_p, 0, static_cast<int64_t>(random.word())));
         b.requests.push_back(one_row(row, temperature, top_p, random.one_of({2, 20, 65, 700, vocab / 2, vocab - 1}),
