@@ -35,7 +35,9 @@ struct acceptance_cursors {
   int32_t const* flush = nullptr;  ///< what the round's recurrence was launched with. Null: all 0
   int32_t* next_flush = nullptr;   ///< becomes 1 if the next round must flush, else 0; may be `flush` itself
   int ring_places = 0;             ///< places of a ring: 16, 32 or 64
-  int round_rows = 0;  ///< most rows of a round; the next one flushes from ring_places - 2 * round_rows + 1 up
+  /// Most rows of a round. The next round is told to flush if the ring holds more than ring_places - 2 * round_rows
+  /// rows, because the round after that one might then find no room.
+  int round_rows = 0;
 };
 
 /// One launch of `acceptance`. Every pointer is the caller's memory that the executor can reach; contents of all

@@ -17,7 +17,7 @@
   NUMBER(op, pv_unroll, 8, value == 1 || value == 4 || value == 8 || value == 16, "1, 4, 8 or 16",                 \
          "tokens whose V is loaded ahead of its use")                                                              \
   CHOICE(op, decoder, decoder_revision, native, "reference, bit_fields, fp16_shift or native",                     \
-         "how E4M3 codes are decoded; the other cache formats have one way")
+         "how E4M3 codes are decoded, all to the same bits; the other cache formats have one way")
 
 #define RATIFY_MERGE_KNOBS(op, FORMAT, NUMBER, FLAG, CHOICE) \
   FORMAT(op, output_format, float, (float, f16, bf16), "float, f16 or bf16", "format of out")

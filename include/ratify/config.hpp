@@ -82,9 +82,10 @@
 #define RATIFY_ABI RATIFY_ABI_OF(RATIFY_VERSION_MAJOR, RATIFY_VERSION_MINOR)
 
 // What the host compiler is told about the code in the namespace, whatever flags the consumer chose. clang: that it is
-// IEEE arithmetic, without -funsafe-math-optimizations, -fno-signed-zeros and the like; g++ has no such pragma that
-// leaves inlining alone. g++: no -Wsign-conversion, which it gives for every array whose bound is an int of a template;
-// clang does not, and is used to find the other ones.
+// IEEE arithmetic, which undoes -fno-signed-zeros, -freciprocal-math and the like. It does not undo all of
+// -fassociative-math: under that flag, or -funsafe-math-optimizations, clang 14 still splits an FMA into two roundings
+// (docs/arithmetic.md). g++ has no such pragma that leaves inlining alone. g++: no -Wsign-conversion, which it gives
+// for every array whose bound is an int of a template; clang does not, and is used to find the other ones.
 #if defined(__CUDACC__)
 #define RATIFY_PUSH_FLAGS
 #define RATIFY_POP_FLAGS

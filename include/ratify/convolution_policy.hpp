@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Knobs of the causal depthwise convolution. None of them moves a bit that both policies have.
+/// Knobs of the causal depthwise convolution. `width` and `silu` say what is computed, and the formats what is read and
+/// written. No knob changes the order of a sum.
 #pragma once
 
 #include <ratify/detail/policy.hpp>

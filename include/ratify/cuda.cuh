@@ -11,7 +11,7 @@
 #if defined(__CUDACC__)
 RATIFY_BEGIN_NAMESPACE
 
-/// The threads of a block on a card: what a kernel's `run` is given there. Its members are those of `host_block`.
+/// The threads of a block on a card: what a kernel's `run` is given there. `stage` in executor.hpp lists its members.
 template <int Threads>
 using cuda_block = detail::cuda_block<Threads>;
 

@@ -11,7 +11,7 @@
          "format of the codes; of an e2m1x2 byte the low nibble is one code")                  \
   FORMAT(op, output_format, float, (float, f16), "float or f16", "format of the values")       \
   CHOICE(op, decoder, decoder_revision, native, "reference, bit_fields, fp16_shift or native", \
-         "how E4M3 codes are decoded; the other formats have one way")
+         "how E4M3 codes are decoded, all to the same bits; the other formats have one way")
 
 RATIFY_BEGIN_NAMESPACE
 

@@ -22,8 +22,36 @@ struct sizing_block {
 
 }  // namespace detail
 
-/// One kernel launch of an operation. Its block has `Kernel::block_threads` threads; its shared storage is
-/// `Kernel::shared_storage<Block>`; `params` is the kernel's only argument.
+/// One launch of a kernel, of the library's or of your own: `on.run(stage<Kernel>{grid, params})` runs it on the
+/// executor `on`. docs/integration.md shows a complete kernel. A kernel is a class with these static members:
+///
+/// - `params`: type of the kernel's only argument, which is copied to the card byte by byte.
+/// - `name`: a `char const*`, what the reports of the host executor call the kernel.
+/// - `block_threads`: an `int`, the threads of a block. Fewer than 32, or a multiple of 32.
+/// - `shared_storage<Block>`: type of the block's shared memory, which is neither constructed nor set to zero. Its size
+///   may depend on `Block::threads` but on nothing else of the block.
+/// - `run`: `template <class Block> static void run(Block const&, params const&, shared_storage<Block>&)`, what each
+///   thread does. It is marked RATIFY_HD and has RATIFY_ANY_BLOCK on the line before `template`.
+/// - `minimum_blocks`: optional, an `int`. Blocks that a multiprocessor must be able to hold at once, which limits the
+///   registers of a thread: the second argument of `__launch_bounds__`.
+///
+/// `Block` is `cuda_block<block_threads>` on a card and `host_block<block_threads>` on the host. Both have the members
+///
+/// - `threads`: static, the threads of the block.
+/// - `warp_mask`: static, a mask of all lanes of a warp. It is the default of every `mask` below.
+/// - `thread()`, `warp()`, `lane()`: number of this thread in the block, of its warp in the block, and of this thread
+/// in
+///   the warp.
+/// - `block_x()`, `block_y()`, `block_z()`: number of this block in the grid.
+/// - `grid_x()`: blocks of the grid in x.
+/// - `barrier()`: waits for every thread of the block, and orders their accesses to shared and global memory.
+/// - `warp_barrier(mask)`: the same for the lanes of a mask.
+/// - `shuffle(value, lane, mask)`: the value that another lane passes, a `uint32_t` or a `float`. Orders no memory.
+/// - `shuffle_xor(value, bits, mask)`: the value of the lane whose number is this lane's, exclusive-or `bits`.
+/// - `ballot(predicate, mask)`: a mask of the lanes whose predicate is true. Orders no memory.
+/// - `atomic_add(pointer, value)`: adds to a `uint32_t` or `uint64_t` of shared or global memory and returns what it
+///   held before. Orders no other memory.
+/// - `atomic_max(pointer, value)`: the same for the maximum of two `uint32_t`.
 template <class Kernel>
 struct stage {
   using kernel = Kernel;
