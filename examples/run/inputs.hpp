@@ -26,6 +26,11 @@ class unsupported : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+/// A policy that is not built, or a key or value of one that there is not.
+class unsupported_policy : public unsupported {
+ public:
+  using unsupported::unsupported;
+};
 /// An executor that is not there, whatever the operation and its file.
 class no_executor : public unsupported {
  public:

@@ -22,21 +22,28 @@ std::string join(std::vector<std::string> const& parts, char const* between) {
 
 // What there is ---------------------------------------------------------------------------------------------------
 
-void print_operation(std::FILE* to, operation const& op) {
-  auto const names = [](std::set<std::string> const& set) { return join({set.begin(), set.end()}, " "); };
-  std::fprintf(to, "%s\n  tensors: %s\n", op.name.c_str(), names(op.tensors).c_str());
-  if (!op.numbers.empty()) std::fprintf(to, "  metadata: %s\n", names(op.numbers).c_str());
-  std::fprintf(to, "  outputs: %s\n  keys:", names(op.outputs).c_str());
+void print_keys(std::FILE* to, operation const& op) {
+  std::fprintf(to, "  keys of --policy, each with the values that are built and its default:\n");
   for (policy_key const& k : keys_of(op)) {
-    auto const values = k.values.empty() ? std::string("<number>") : join(k.values, "|");
     std::string const name = k.file_word.empty() ? k.name : k.name + " or " + k.file_word;
-    std::fprintf(to, "\n    %s=%s (%s): %s", name.c_str(), values.c_str(), k.standard.c_str(), k.meaning.c_str());
+    std::fprintf(to, "    %s=%s (%s): %s\n", name.c_str(), join(k.values, "|").c_str(), k.standard.c_str(),
+                 k.meaning.c_str());
   }
-  std::fprintf(to, "\n  built, arithmetic=ordered:\n");
+}
+
+void print_operation(operation const& op) {
+  auto const names = [](std::set<std::string> const& set) { return join({set.begin(), set.end()}, " "); };
+  std::printf("%s\n  tensors: %s\n", op.name.c_str(), names(op.tensors).c_str());
+  if (!op.numbers.empty()) std::printf("  metadata: %s\n", names(op.numbers).c_str());
+  std::printf("  outputs: %s\n", names(op.outputs).c_str());
+  print_keys(stdout, op);
+  for (std::string const& knob : op.decided)
+    std::printf("    %s is no key: it %s\n", knob.c_str(), why_no_key(op, knob).c_str());
+  std::printf("  policies that are built:\n");
   for (built_policy const& b : op.built()) {
     std::string line;
     for (ratify::knob_setting const& k : b.knobs) line += " " + k.name + "=" + k.value;
-    std::fprintf(to, "   %s\n", line.c_str());
+    std::printf("   %s\n", line.c_str());
   }
 }
 
@@ -69,11 +76,17 @@ void apply(operation const& op, std::string const& where, std::string const& tex
     auto const known = std::find_if(keys.begin(), keys.end(), [&](policy_key const& k) {
       return k.name == key || (!key.empty() && k.file_word == key);
     });
-    if (known == keys.end()) throw unsupported(where + ": " + op.name + " has no policy key " + quote(key));
-    bool const is_number = !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
-    if (known->values.empty() ? !is_number : std::count(known->values.begin(), known->values.end(), value) == 0)
-      throw unsupported(where + ": " + quote(value) + " is no value of " + key + ", which takes " +
-                        (known->values.empty() ? "a number" : join(known->values, ", ")));
+    if (known == keys.end()) {
+      std::string const why = why_no_key(op, key);
+      throw unsupported_policy(where + ": " +
+                               (why.empty() ? op.name + " has no policy key " + quote(key) : key + " " + why));
+    }
+    std::string const takes = known->is_number ? "a number" : join(known->values, ", ");
+    if (value.empty())
+      throw unsupported_policy(where + ": " + quote(key) + " has no value; " + key + "= takes " + takes);
+    bool const is_number = value.find_first_not_of("0123456789") == std::string::npos;
+    if (known->is_number ? !is_number : std::count(known->values.begin(), known->values.end(), value) == 0)
+      throw unsupported_policy(where + ": " + quote(value) + " is no value of " + key + ", which takes " + takes);
     if (!seen.insert(known->name).second) throw bad_input(where + ": " + known->name + " is there twice");
     policy[known->name] = value;
   }
@@ -86,11 +99,6 @@ settings policy_of(operation const& op, inputs const& in, options const& o) {
     apply(op, "metadata 'policy'", *text, policy);
   for (std::string const& text : o.policy) apply(op, "--policy", text, policy);
   return policy;
-}
-
-void require_ordered(settings const& policy) {
-  if (policy.at("arithmetic") != "ordered")
-    throw unsupported("arithmetic=" + policy.at("arithmetic") + " is not built; arithmetic=ordered is");
 }
 
 /// Refuses inputs that have no effect under any of the policies of this run: who gives one takes it to matter.
@@ -123,12 +131,10 @@ exit_code run(operation const& op, options const& o) {
     throw bad_input("metadata 'op': the file is for " + quote(*named) + ", not for " + op.name);
   in.require_known(op.name, op.tensors, op.outputs, op.numbers);
   settings const policy = policy_of(op, in, o);
-  require_ordered(policy);
   std::optional<settings> other;
   if (o.compare.has_value()) {
     other = policy;
     apply(op, "--compare", *o.compare, *other);
-    require_ordered(*other);
   }
 
   task first(in, policy, on);
@@ -151,13 +157,20 @@ exit_code run(operation const& op, options const& o) {
   return good ? done : check_failed;
 }
 
-/// @param op nullptr where there is no such operation
-exit_code refuse(operation const* op, std::string const& text) {
+exit_code refuse(std::string const& text) {
   std::fprintf(stderr, "ratify-run: unsupported: %s\n", text.c_str());
-  if (op != nullptr) {
-    print_operation(stderr, *op);
-    return not_supported;
-  }
+  return not_supported;
+}
+
+exit_code refuse_policy(operation const& op, std::string const& text) {
+  refuse(text);
+  print_keys(stderr, op);
+  std::fprintf(stderr, "  not every combination is built: ratify-run --list prints those that are\n");
+  return not_supported;
+}
+
+exit_code refuse_operation(std::string const& name) {
+  refuse("there is no operation " + quote(name));
   std::fprintf(stderr, "built are:");
   for (operation const* const each : operations()) std::fprintf(stderr, " %s", each->name.c_str());
   std::fprintf(stderr, "\n");
@@ -167,26 +180,27 @@ exit_code refuse(operation const* op, std::string const& text) {
 exit_code serve(options const& o) {
   if (o.list && o.json) return print_json(), done;
   if (o.list) {
-    for (operation const* const op : operations()) print_operation(stdout, *op);
+    for (operation const* const op : operations()) print_operation(*op);
     return done;
   }
   auto const& all = operations();
   auto const found = std::find_if(all.begin(), all.end(), [&](auto const* op) { return op->name == o.operation; });
-  if (found == all.end()) return refuse(nullptr, "there is no operation " + quote(o.operation));
+  if (found == all.end()) return refuse_operation(o.operation);
   try {
     return run(**found, o);
   } catch (no_executor const& e) {
-    std::fprintf(stderr, "ratify-run: unsupported: %s\n", e.what());
-    return not_supported;
+    return refuse(e.what());
+  } catch (unsupported_policy const& e) {
+    return refuse_policy(**found, o.input + ": " + e.what());
   } catch (unsupported const& e) {
-    return refuse(*found, o.input + ": " + e.what());
+    return refuse(o.input + ": " + e.what());
   } catch (bad_input const& e) {
     std::fprintf(stderr, "ratify-run: bad input: %s: %s\n", o.input.c_str(), e.what());
     return input_is_bad;
   } catch (std::bad_alloc const&) {
-    return refuse(*found, o.input + ": does not fit into memory");
+    return refuse(o.input + ": does not fit into memory");
   } catch (std::exception const& e) {  // of the CUDA runtime
-    return refuse(*found, o.input + ": " + e.what());
+    return refuse(o.input + ": " + e.what());
   }
 }
 

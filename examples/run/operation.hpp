@@ -45,9 +45,10 @@ struct built_policy {
 struct policy_key {
   std::string name;
   std::string standard;             ///< the value when nobody sets it
-  std::vector<std::string> values;  ///< what it may be; empty: a number
+  std::vector<std::string> values;  ///< what the policies that are built have
   std::string meaning;
   std::string file_word = {};  ///< another name for it, the one that files use
+  bool is_number = false;      ///< any number is a value of it, and one that no policy has is not built
 };
 
 /// What one run is given, and what it leaves.
@@ -92,7 +93,7 @@ struct operation {
   std::set<std::string> numbers;  ///< metadata
   void (*run)(task&) = nullptr;
   std::vector<built_policy> (*built)() = nullptr;
-  /// Knobs that the tensors and the metadata decide, and no key does.
+  /// Knobs that follow from the tensors and the metadata of the file, so that they are no keys.
   std::set<std::string> decided = {};
   /// Whether floating outputs are rounded to the key `output_format` at the edge.
   bool rounds_outputs = true;
@@ -100,8 +101,12 @@ struct operation {
   std::set<std::string> (*idle)(settings const& policy) = nullptr;
 };
 
-/// The keys of an operation, in the order of its knobs.
+/// The keys of an operation, in the order of its knobs; last the word `arithmetic`, which is no knob.
 std::vector<policy_key> keys_of(operation const& op);
+
+/// Why a knob of an operation is no key, as the end of a sentence that begins with its name; empty if it is no such
+/// knob.
+std::string why_no_key(operation const& op, std::string const& knob);
 
 /// All operations: operations.cpp.
 std::vector<operation const*> const& operations();
@@ -164,7 +169,7 @@ void with_policy(settings wanted, settings const& decided, F&& f, bool output_is
   built_policy const any = built<List>().front();
   for (ratify::knob_setting const& k : any.knobs)
     if (auto const found = wanted.find(k.name); found != wanted.end()) text += " " + k.name + "=" + found->second;
-  throw unsupported("no policy is built with" + text);
+  throw unsupported_policy("no policy is built with" + text);
 }
 
 }  // namespace ratify_run

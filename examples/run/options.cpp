@@ -3,9 +3,23 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 
 namespace ratify_run {
+
+namespace {
+
+/// @returns what is wrong with a number of bytes; empty if nothing is
+std::string check_bytes(std::string const& text) {
+  bool const digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  errno = 0;
+  if (digits && std::strtoll(text.c_str(), nullptr, 10) > 0 && errno == 0) return {};
+  return "'" + text + "' is no number of bytes, which is a whole number from 1 to 9223372036854775807";
+}
+
+}  // namespace
 
 std::optional<int> parse(int argc, char const* const* argv, options& o) {
   CLI::App app("Runs one operation of ratify on the tensors of a safetensors file.", "ratify-run");
@@ -17,7 +31,7 @@ std::optional<int> parse(int argc, char const* const* argv, options& o) {
       ->capture_default_str();
   app.add_option("--max-bytes", o.max_bytes,
                  "most memory to ask for, in bytes: the program's and the executor's, added up over the run")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Validator(check_bytes, "BYTES"))
       ->capture_default_str();
   app.add_option("--out", o.out, "where to write the outputs, OUT.safetensors");
   app.add_flag("--check", o.check, "compare each output with the tensor expected.<output> of the file");

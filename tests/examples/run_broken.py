@@ -221,14 +221,24 @@ def names_and_types(folder):
 
 def policies(folder):
     good = case("attention_short")
-    for text, says in (("bogus=1", "'bogus'"), ("revision=3", "'3'"), ("revision", "revision"), ("=", "''"),
+    # A refused policy is its reason, then the keys with their values, never the whole list of policies.
+    for text, says in (("bogus=1", "'bogus'"), ("revision=3", "'3'"), ("revision", "'revision' has no value"), ("=", "''"),
+                       ("decoder", "'decoder' has no value; decoder= takes "), ("pv_unroll=", "takes a number"),
+                       ("head_dim=64", "head_dim follows from the tensors of the file"),
+                       ("kv_format=e5m2", "kv_format follows from the tensors of the file"), ("q_format=f16", "q_format is f32"),
                        ("revision=1", "decoder=1"), ("pv_unroll=16", "pv_unroll=16"), ("pv_unroll=x", "'x'"),
                        ("partition_width=4096", "partition_width=4096"), ("out=f64", "'f64'"), ("arithmetic=matrix", "matrix"),
                        ("partition_width=-1", "'-1'"), ("revision=2,,", "''"), ("split_k=2", "'split_k'"),
                        ("pv_unroll=99999999999999999999", "99999999999999999999")):
-        refuse(folder, f"policy {text}", "attention", good, says, "built", code=2, arguments=["--policy", text])
-        refuse(folder, f"compare {text}", "attention", good, says, code=2, arguments=["--compare", text])
-        refuse(folder, f"metadata {text}", "attention", (good[0], {**good[1], "policy": text}), says, code=2)
+        refuse(folder, f"policy {text}", "attention", good, says, "pv_unroll=1|4|8|16 (8)", code=2, lines=8,
+               arguments=["--policy", text])
+        refuse(folder, f"compare {text}", "attention", good, says, code=2, lines=8, arguments=["--compare", text])
+        refuse(folder, f"metadata {text}", "attention", (good[0], {**good[1], "policy": text}), says, code=2, lines=8)
+    for text in ("key_dim=64", "l2norm=0"):
+        refuse(folder, f"policy {text}", "recurrence", case("recurrence_retired_vk"),
+               text.split("=")[0] + " follows from the tensors and the metadata of the file", code=2, arguments=["--policy", text])
+    refuse(folder, "policy of an operation without knobs", "embedding", rf.glue()["embedding"], "'head_dim'", code=2, lines=5,
+           arguments=["--policy", "head_dim=64"])
     refuse(folder, "a key twice", "attention", good, "twice", arguments=["--policy", "revision=2,revision=0"])
     refuse(folder, "another executor", "attention", good, "'gpu'", code=2, executor="gpu", lines=1)
     refuse(folder, "decode e5m2 by revision 1", "decode", case("decode_e5m2"), "decoder=1", code=2,
@@ -706,6 +716,12 @@ def command_line(folder):
         if found != code or (code == 3 and "ratify-run: " not in err):
             failures.append(f"command line {arguments}")
             print(f"FAILED command line {arguments}: exit code {found}, expected {code}\n{err}"[:2000])
+    for text in ("-5", "0", "1e9", "x", "9223372036854775808", "1" * 300):
+        trials += 1
+        _, _, err = rf.run(PROGRAM, "decode", good, "--max-bytes", text)
+        if f"--max-bytes: '{text}' is no number of bytes" not in err or len(err) > 200 + len(text):
+            failures.append(f"--max-bytes {text}")
+            print(f"FAILED --max-bytes {text}: {err}"[:2000])
     # An older OUT stays as it was when a run fails.
     old = folder / "older"
     old.write_bytes(b"older")
