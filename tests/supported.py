@@ -12,20 +12,20 @@ import sys
 
 # operation: (contract, limits, files of tests/, with :WORD where their test cases call the operation that). Formats and knobs are in the headers and in the policies.
 promises = {
-    "acceptance": ("exact integers: no knob but rule moves a token", "vocabulary 1 to 4194304; any number of requests, drafts, shards", ["acceptance/twin.cpp", "acceptance/rules.cpp"]),
+    "acceptance": ("exact integers; rule alone changes which tokens are emitted", "vocabulary 1 to 4194304; any number of requests; 2^30 drafts per request; 65535 shards", ["acceptance/twin.cpp", "acceptance/rules.cpp"]),
     "append": ("correctly rounded", "any rows, heads, head_dim, page size", ["cache.cpp", "attention_lengths.cpp"]),
-    "attention": ("ordered; partition_width alone moves bits", "32 rows per request; 64 query heads per KV head, 65535 in all; head_dim 64, 128, 256; any page size; context to 2^30; K and V on 16 bytes", ["attention/twin.cpp", "attention/rows.cpp", "attention/nonfinite.cpp", "attention/range.cpp", "attention_lengths.cpp"]),
-    "convolution": ("ordered; no knob moves bits", "any rows and channels; 65535 requests; width 2 to 4; input F16 or BF16", ["convolution.cpp"]),
-    "decode": ("exact; revisions are equal", "2^40 - 512 codes", ["decoder.cpp"]),
+    "attention": ("ordered; partition_width alone changes bits", "32 rows per request; 64 query heads per KV head, 65535 in all; head_dim 64, 128, 256; any page size; context to 2^30; K and V aligned to 16 bytes", ["attention/twin.cpp", "attention/rows.cpp", "attention/nonfinite.cpp", "attention/range.cpp", "attention_lengths.cpp"]),
+    "convolution": ("ordered; no knob changes the order", "any rows and channels; 65535 requests; width 2 to 4; input F16 or BF16", ["convolution.cpp"]),
+    "decode": ("exact; every value of decoder gives the same bits", "2^40 - 512 codes", ["decoder.cpp"]),
     "draft_convolution": ("ordered", "any number of slots; channels a multiple of 16", ["drafting/convolution.cpp"]),
     "draft_walk": ("ordered scores, exact draws", "1 to 64 candidates per slot; any rank and number of slots; vocabulary to 4194304", ["drafting/walk.cpp", "drafting/draws.cpp", "drafting/walk_range.cpp"]),
     "embedding": ("a copy", "any table", ["embedding.cpp"]),
     "gated_rmsnorm": ("ordered", "any rows, heads, head_dim", ["normalization/twin.cpp", "normalization/range.cpp"]),
     "gating": ("element by element", "any rows and heads", ["activation/gating.cpp"]),
-    "merge": ("ordered by part", "any parts and rows; head_dim to 65536", ["merge.cpp"]),
-    "projection": ("ordered; split_k and effective_scale move bits", "any M and N; K a multiple of 16; weights on 8 bytes", ["projection/twin.cpp", "projection/range.cpp"]),
+    "merge": ("ordered: parts are added in the order in which they are given", "any parts and rows; head_dim to 65536", ["merge.cpp"]),
+    "projection": ("ordered; split_k and effective_scale change bits", "any M and N; K a multiple of 16; weights aligned to 8 bytes", ["projection/twin.cpp", "projection/range.cpp"]),
     "qk_norm_rotary": ("ordered", "any rows, heads, head_dim; rotary_dim even", ["normalization/twin.cpp", "normalization/range.cpp"]),
-    "recurrence": ("ordered; l2norm alone moves bits, modes are equal", "32 rows per request; 65535 requests; value heads a multiple of key heads; key and value dim 64, 128; rings of 16, 32, 64", ["recurrence/twin.cpp", "recurrence/snapshots.cpp", "recurrence/histories.cpp:replay", "recurrence/replay.cpp:replay"]),
+    "recurrence": ("ordered; l2norm alone changes bits; every mode gives the same bits", "32 rows per request; 65535 requests; value heads a multiple of key heads; key and value dim 64, 128; rings of 16, 32, 64", ["recurrence/twin.cpp", "recurrence/snapshots.cpp", "recurrence/histories.cpp:replay", "recurrence/replay.cpp:replay"]),
     "rmsnorm": ("ordered", "any rows and columns", ["normalization/twin.cpp", "normalization/range.cpp"]),
     "sigmoid_gate": ("element by element", "any rows, heads, head_dim", ["activation/products.cpp"]),
     "silu_and_mul": ("element by element", "any rows and columns", ["activation/products.cpp"]),
@@ -64,8 +64,10 @@ for name, row in sorted(rows.items()):
     policies.append(f"| `{name}` | [{row['header'].split('/')[1]}](include/{row['header']}) | {row['count']} | {knobs} |")
     where = ", ".join(f"[{file}](tests/{file})" for file in (f.partition(":")[0] for f in files))
     contracts.append(f"| `{name}` | {contract} | {limits} | {where} |")
-caption = ("*Ordered*: the order of every sum is the contract ([docs/arithmetic.md](docs/arithmetic.md)); only the knobs named "
-           "move a bit. \"Any\" is at least 1, and what 64-bit offsets and a grid hold.")
+caption = ("*Ordered*: the order of every sum is documented and kept ([docs/arithmetic.md](docs/arithmetic.md)). No knob changes a bit "
+           "of a result, except those that choose its format or what is computed, and those that the table names. Limits are the "
+           "largest values, and \"any\" is any number from 1 up whose byte offsets fit into 64 bits and whose blocks fit into a "
+           "CUDA grid (2^31 - 1 in x, 65535 in y and z): a launch that needs more blocks is refused as unsupported.")
 begin, end = "<!-- supported -->\n", "<!-- /supported -->"
 text = readme.read_text()
 head, rest = text.split(begin)
