@@ -5,7 +5,7 @@
 #include <ratify/detail/policy.hpp>
 #include <ratify/numeric.hpp>
 
-/// `rule` decides which tokens are emitted; `logit_format` is the format of an input and moves nothing else.
+/// `rule` decides which tokens are emitted; `logit_format` is the format of an input and changes nothing else.
 #define RATIFY_ACCEPTANCE_KNOBS(op, FORMAT, NUMBER, FLAG, CHOICE)                                             \
   FORMAT(op, logit_format, float, (float, f16, bf16, acceptance_word), "float, f16, bf16 or acceptance_word", \
          "format of the logits; acceptance_word: the gathered summaries of shards")                           \

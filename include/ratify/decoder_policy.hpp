@@ -5,7 +5,7 @@
 #include <ratify/detail/policy.hpp>
 #include <ratify/numeric.hpp>
 
-/// No knob moves a bit of a value: FP32 and FP16 hold every code exactly.
+/// No knob changes a bit of a value: FP32 and FP16 hold every code exactly.
 #define RATIFY_DECODE_KNOBS(op, FORMAT, NUMBER, FLAG, CHOICE)                                  \
   FORMAT(op, code_format, e4m3, (e4m3, e5m2, e2m1x2), "e4m3, e5m2 or e2m1x2",                  \
          "format of the codes; of an e2m1x2 byte the low nibble is one code")                  \

@@ -38,7 +38,7 @@ inline constexpr bool is_supported_draft_convolution = RATIFY_TEST_KNOBS(draft_c
 /// request whose anchor is no token, or whose temperature is NaN, infinite or negative. Acceptance rejects a draft of
 /// -1 and all after it, so that such a request goes on from the target alone.
 ///
-/// Ordered: no knob but `mode` moves a bit. Order, error bound and range: docs/arithmetic.md.
+/// Ordered: no knob but `mode` changes a bit. Order, error bound and range: docs/arithmetic.md.
 ///
 /// @tparam Knobs   knobs that differ from their defaults, in any order: drafting_policy.hpp lists them
 /// Parameters: `draft_walk_params`.
@@ -65,7 +65,7 @@ struct draft_walk : detail::operation<draft_walk<Knobs...>, draft_walk_params<dr
 /// two taps within the slots of a request. The weights are made for each slot: `delta` has one number for 16 channels.
 /// The first slot has no slot before it, so its second tap is not read.
 ///
-/// Ordered: no knob moves a bit. Order, error bound and range: docs/arithmetic.md.
+/// Ordered: no knob changes a bit. Order, error bound and range: docs/arithmetic.md.
 ///
 /// @tparam Knobs   knobs that differ from their defaults, in any order: drafting_policy.hpp lists them
 /// Parameters: `draft_convolution_params`.

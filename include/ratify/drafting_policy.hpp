@@ -25,7 +25,7 @@ struct choices<draft_mode> {
 
 RATIFY_END_NAMESPACE
 
-/// `mode` decides which tokens are drafted; `pair_format` is the format of inputs and moves nothing else.
+/// `mode` decides which tokens are drafted; `pair_format` is the format of inputs and changes nothing else.
 #define RATIFY_DRAFT_WALK_KNOBS(op, FORMAT, NUMBER, FLAG, CHOICE)                            \
   FORMAT(op, pair_format, float, (float, bf16), "float or bf16", "format of left and right") \
   CHOICE(op, mode, draft_mode, argmax, "argmax or sample", "how a token is picked among the candidates of a slot")

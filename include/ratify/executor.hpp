@@ -39,9 +39,8 @@ struct sizing_block {
 ///
 /// - `threads`: static, the threads of the block.
 /// - `warp_mask`: static, a mask of all lanes of a warp. It is the default of every `mask` below.
-/// - `thread()`, `warp()`, `lane()`: number of this thread in the block, of its warp in the block, and of this thread
-/// in
-///   the warp.
+/// - `thread()`: number of this thread in the block.
+/// - `warp()`, `lane()`: number of its warp in the block, and of the thread in that warp.
 /// - `block_x()`, `block_y()`, `block_z()`: number of this block in the grid.
 /// - `grid_x()`: blocks of the grid in x.
 /// - `barrier()`: waits for every thread of the block, and orders their accesses to shared and global memory.

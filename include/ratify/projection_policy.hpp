@@ -25,15 +25,15 @@ struct choices<projection_scale> {
 
 RATIFY_END_NAMESPACE
 
-/// `split_k` and `effective_scale` are arithmetic: another value may move bits. No other knob does.
-#define RATIFY_PROJECTION_KNOBS(op, FORMAT, NUMBER, FLAG, CHOICE)                           \
-  FORMAT(op, input_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of x")    \
-  FORMAT(op, output_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of y")   \
-  NUMBER(op, split_k, 8, value >= 1 && value <= 32, "1 to 32",                              \
-         "parts of K that are summed apart and then added in order; moves bits")            \
-  CHOICE(op, effective_scale, projection_scale, fp16, "fp16 or fp32",                       \
-         "what the scale of a group is rounded to before it meets the weights; moves bits") \
-  NUMBER(op, column_warps, 0, value >= 0 && value <= 8, "0 (the library chooses) to 8",     \
+/// `split_k` and `effective_scale` are arithmetic: another value may change bits of the result. No other knob does.
+#define RATIFY_PROJECTION_KNOBS(op, FORMAT, NUMBER, FLAG, CHOICE)                             \
+  FORMAT(op, input_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of x")      \
+  FORMAT(op, output_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of y")     \
+  NUMBER(op, split_k, 8, value >= 1 && value <= 32, "1 to 32",                                \
+         "parts of K that are summed apart and then added in order; changes bits")            \
+  CHOICE(op, effective_scale, projection_scale, fp16, "fp16 or fp32",                         \
+         "what the scale of a group is rounded to before it meets the weights; changes bits") \
+  NUMBER(op, column_warps, 0, value >= 0 && value <= 8, "0 (the library chooses) to 8",       \
          "warps of a block that share the activations of a split; column_warps * split_k is at most 32")
 
 RATIFY_BEGIN_NAMESPACE

@@ -5,7 +5,7 @@
 #include <ratify/detail/policy.hpp>
 #include <ratify/numeric.hpp>
 
-/// `l2norm` is arithmetic: it moves bits. `value_block` and `column_threads` choose who does what and move none.
+/// `l2norm` is arithmetic: it changes bits. `value_block` and `column_threads` share the work out and change none.
 #define RATIFY_RECURRENCE_KNOBS(op, FORMAT, NUMBER, FLAG, CHOICE)                                                      \
   FORMAT(op, input_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of q, k and v")                      \
   FORMAT(op, output_format, f16, (float, f16, bf16), "float, f16 or bf16", "format of out")                            \
