@@ -5,7 +5,7 @@
 COMPILER is g++, clang++ or nvcc, or `nvrtc`, after which the one flag is the folder of the toolkit (toolchains/toolkit.sh).
 
 Every wrong use of every knob of every operation is generated from the knob lists themselves (a program prints them): an
-argument that is no knob, a knob of another operation, one given twice, a value
+argument that is no knob, that is a qualified, referenced or derived one, a knob of another operation, one given twice, a value
 of another type, an enumerator that does not exist, a value or a format that is not accepted. compile_fail/*.txt adds rules over
 several knobs, a line each: TYPE -> TEXT. All cases of a file are compiled at once; each must give one failed static_assert with
 exactly its text, and nothing else may fail, whichever way the policy is named (WAYS, with which the cases take turns). The same
@@ -65,13 +65,14 @@ def cases_of(operation, knobs, every):
     names = " ".join(k["name"] for k in knobs)
     prefix = f"ratify::{operation}: "
     foreign = next(k for k in every if k["name"] not in names.split())
-    no_knob = f"{prefix}a template argument is not a knob; the knobs are {names}"
+    no_knob = f"{prefix}a template argument is not a knob, or is const, volatile, a reference or derived from one; the knobs are {names}"
     cases = [("int", no_knob),
              (f"ratify::{foreign['name']}<{foreign['source']}>", f"{prefix}{foreign['name']} is not one of its knobs: {names}")]
     for k in knobs:
         given = f"ratify::{k['name']}<{{}}>"
         right, accepted = given.format(k["source"]), k["accepted"]
         must = f"{prefix}{k['name']} must be "
+        cases += [(wrong, no_knob) for wrong in (f"{right} const", f"{right} volatile", f"{right} const&", f"derived<{right}>")]
         cases.append((f"{right}, {right}", f"{prefix}{k['name']} is given more than once"))
         if k["kind"] == "format":
             cases.append((given.format("double"), must + accepted))

@@ -93,7 +93,7 @@ template <template <auto> class Knob, class... Given>
 inline constexpr int times_value = (0 + ... + (is_value_knob<Knob, Given> ? 1 : 0));
 
 template <class... Given>
-inline constexpr bool are_knobs = (true && ... && RATIFY_STD::is_base_of_v<knob, Given>);
+inline constexpr bool are_knobs = (true && ... && is_knob<Given>);
 
 /// A given value if it has the type that is asked for, else `fallback`.
 template <class Wanted, class Given>
@@ -246,10 +246,12 @@ RATIFY_END_NAMESPACE
   RATIFY_VALUE_RULES(RATIFY_ASSERT_RULE, op, name, enumeration, "a ratify::" #enumeration ": " words, \
                      enumeration::standard, words)
 
-#define RATIFY_ASSERT_KNOBS(op, LIST)                                                                             \
-  static_assert(detail::are_knobs<Knobs...>,                                                                      \
-                "ratify::" #op ": a template argument is not a knob; the knobs are" RATIFY_KNOB_NAMES(op, LIST)); \
-  RATIFY_EVERY_KNOB(RATIFY_FOREIGN_FORMAT, RATIFY_FOREIGN_VALUE, RATIFY_ASSERT_RULE, op, LIST)                    \
+#define RATIFY_ASSERT_KNOBS(op, LIST)                                                                               \
+  static_assert(detail::are_knobs<Knobs...>,                                                                        \
+                "ratify::" #op                                                                                      \
+                ": a template argument is not a knob, or is const, volatile, a reference or derived from one; the " \
+                "knobs are" RATIFY_KNOB_NAMES(op, LIST));                                                           \
+  RATIFY_EVERY_KNOB(RATIFY_FOREIGN_FORMAT, RATIFY_FOREIGN_VALUE, RATIFY_ASSERT_RULE, op, LIST)                      \
   LIST(op, RATIFY_ASSERT_FORMAT, RATIFY_ASSERT_NUMBER, RATIFY_ASSERT_FLAG, RATIFY_ASSERT_CHOICE)
 
 #define RATIFY_TEST_FORMAT(op, name, standard, accepted, words, meaning) \
