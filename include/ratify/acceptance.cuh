@@ -11,11 +11,10 @@ RATIFY_BEGIN_NAMESPACE
 
 /// Whether `acceptance<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_acceptance = RATIFY_TEST_KNOBS(acceptance, RATIFY_ACCEPTANCE_KNOBS);
+inline constexpr bool is_supported_acceptance = acceptance_knobs::supports<Knobs...>;
 
 template <class... Knobs>
-inline constexpr bool is_supported_acceptance_summary = RATIFY_TEST_KNOBS(acceptance_summary,
-                                                                          RATIFY_ACCEPTANCE_SUMMARY_KNOBS);
+inline constexpr bool is_supported_acceptance_summary = acceptance_summary_knobs::supports<Knobs...>;
 
 #if !defined(__CUDACC_RTC__)
 
@@ -61,7 +60,6 @@ inline constexpr bool is_supported_acceptance_summary = RATIFY_TEST_KNOBS(accept
 /// @return of `launch`: ok, invalid_argument, unsupported, workspace_too_small, no_device, launch_failed
 template <class... Knobs>
 struct acceptance : detail::operation<acceptance<Knobs...>, acceptance_params<acceptance_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(acceptance, RATIFY_ACCEPTANCE_KNOBS)
   using policy = acceptance_policy<Knobs...>;
   using params = acceptance_params<policy>;
 
@@ -139,7 +137,6 @@ struct acceptance : detail::operation<acceptance<Knobs...>, acceptance_params<ac
 template <class... Knobs>
 struct acceptance_summary
     : detail::operation<acceptance_summary<Knobs...>, acceptance_summary_params<acceptance_summary_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(acceptance_summary, RATIFY_ACCEPTANCE_SUMMARY_KNOBS)
   using policy = acceptance_summary_policy<Knobs...>;
   using params = acceptance_summary_params<policy>;
 

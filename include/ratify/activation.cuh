@@ -10,15 +10,15 @@ RATIFY_BEGIN_NAMESPACE
 
 /// Whether `gating<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_gating = RATIFY_TEST_KNOBS(gating, RATIFY_GATING_KNOBS);
+inline constexpr bool is_supported_gating = gating_knobs::supports<Knobs...>;
 
 /// Whether `silu_and_mul<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_silu_and_mul = RATIFY_TEST_KNOBS(silu_and_mul, RATIFY_SILU_AND_MUL_KNOBS);
+inline constexpr bool is_supported_silu_and_mul = silu_and_mul_knobs::supports<Knobs...>;
 
 /// Whether `sigmoid_gate<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_sigmoid_gate = RATIFY_TEST_KNOBS(sigmoid_gate, RATIFY_SIGMOID_GATE_KNOBS);
+inline constexpr bool is_supported_sigmoid_gate = sigmoid_gate_knobs::supports<Knobs...>;
 
 #if !defined(__CUDACC_RTC__)
 
@@ -33,7 +33,6 @@ inline constexpr bool is_supported_sigmoid_gate = RATIFY_TEST_KNOBS(sigmoid_gate
 /// @return of `launch`: ok, invalid_argument or unsupported with the rule's text, no_device, launch_failed
 template <class... Knobs>
 struct gating : detail::operation<gating<Knobs...>, gating_params<gating_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(gating, RATIFY_GATING_KNOBS)
   using policy = gating_policy<Knobs...>;
   using params = gating_params<policy>;
 
@@ -54,7 +53,6 @@ struct gating : detail::operation<gating<Knobs...>, gating_params<gating_policy<
 /// @return of `launch`: ok, invalid_argument or unsupported with the rule's text, no_device, launch_failed
 template <class... Knobs>
 struct silu_and_mul : detail::operation<silu_and_mul<Knobs...>, silu_and_mul_params<silu_and_mul_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(silu_and_mul, RATIFY_SILU_AND_MUL_KNOBS)
   using policy = silu_and_mul_policy<Knobs...>;
   using params = silu_and_mul_params<policy>;
 
@@ -75,7 +73,6 @@ struct silu_and_mul : detail::operation<silu_and_mul<Knobs...>, silu_and_mul_par
 /// @return of `launch`: ok, invalid_argument or unsupported with the rule's text, no_device, launch_failed
 template <class... Knobs>
 struct sigmoid_gate : detail::operation<sigmoid_gate<Knobs...>, sigmoid_gate_params<sigmoid_gate_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(sigmoid_gate, RATIFY_SIGMOID_GATE_KNOBS)
   using policy = sigmoid_gate_policy<Knobs...>;
   using params = sigmoid_gate_params<policy>;
 

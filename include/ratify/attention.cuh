@@ -10,11 +10,11 @@ RATIFY_BEGIN_NAMESPACE
 
 /// Whether `attention<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_attention = RATIFY_TEST_KNOBS(attention, RATIFY_ATTENTION_KNOBS);
+inline constexpr bool is_supported_attention = attention_knobs::supports<Knobs...>;
 
 /// Whether `merge<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_merge = RATIFY_TEST_KNOBS(merge, RATIFY_MERGE_KNOBS);
+inline constexpr bool is_supported_merge = merge_knobs::supports<Knobs...>;
 
 #if !defined(__CUDACC_RTC__)
 
@@ -45,7 +45,6 @@ inline constexpr bool is_supported_merge = RATIFY_TEST_KNOBS(merge, RATIFY_MERGE
 /// @return of `launch`: ok, invalid_argument, unsupported, workspace_too_small, no_device, launch_failed
 template <class... Knobs>
 struct attention : detail::operation<attention<Knobs...>, attention_params<attention_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(attention, RATIFY_ATTENTION_KNOBS)
   using policy = attention_policy<Knobs...>;
   using params = attention_params<policy>;
 
@@ -99,7 +98,6 @@ struct attention : detail::operation<attention<Knobs...>, attention_params<atten
 /// @return of `launch`: ok, invalid_argument, unsupported, no_device, launch_failed
 template <class... Knobs>
 struct merge : detail::operation<merge<Knobs...>, merge_params<merge_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(merge, RATIFY_MERGE_KNOBS)
   using policy = merge_policy<Knobs...>;
   using params = merge_params<policy>;
 

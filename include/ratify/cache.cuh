@@ -10,7 +10,7 @@ RATIFY_BEGIN_NAMESPACE
 
 /// Whether `append<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_append = RATIFY_TEST_KNOBS(append, RATIFY_APPEND_KNOBS);
+inline constexpr bool is_supported_append = append_knobs::supports<Knobs...>;
 
 #if !defined(__CUDACC_RTC__)
 
@@ -30,7 +30,6 @@ inline constexpr bool is_supported_append = RATIFY_TEST_KNOBS(append, RATIFY_APP
 /// @return of `launch`: ok, invalid_argument, unsupported, no_device, launch_failed
 template <class... Knobs>
 struct append : detail::operation<append<Knobs...>, append_params<append_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(append, RATIFY_APPEND_KNOBS)
   using policy = append_policy<Knobs...>;
   using params = append_params<policy>;
 

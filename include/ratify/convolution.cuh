@@ -10,7 +10,7 @@ RATIFY_BEGIN_NAMESPACE
 
 /// Whether `convolution<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_convolution = RATIFY_TEST_KNOBS(convolution, RATIFY_CONVOLUTION_KNOBS);
+inline constexpr bool is_supported_convolution = convolution_knobs::supports<Knobs...>;
 
 #if !defined(__CUDACC_RTC__)
 
@@ -33,7 +33,6 @@ inline constexpr bool is_supported_convolution = RATIFY_TEST_KNOBS(convolution, 
 /// @return of `launch`: ok, invalid_argument, unsupported, no_device, launch_failed
 template <class... Knobs>
 struct convolution : detail::operation<convolution<Knobs...>, convolution_params<convolution_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(convolution, RATIFY_CONVOLUTION_KNOBS)
   using policy = convolution_policy<Knobs...>;
   using params = convolution_params<policy>;
 

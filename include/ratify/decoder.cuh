@@ -10,7 +10,7 @@ RATIFY_BEGIN_NAMESPACE
 
 /// Whether `decode<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_decode = RATIFY_TEST_KNOBS(decode, RATIFY_DECODE_KNOBS);
+inline constexpr bool is_supported_decode = decode_knobs::supports<Knobs...>;
 
 #if !defined(__CUDACC_RTC__)
 
@@ -23,7 +23,6 @@ inline constexpr bool is_supported_decode = RATIFY_TEST_KNOBS(decode, RATIFY_DEC
 /// @return of `launch`: ok, invalid_argument or unsupported with the rule's text, no_device, launch_failed
 template <class... Knobs>
 struct decode : detail::operation<decode<Knobs...>, decode_params<decode_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(decode, RATIFY_DECODE_KNOBS)
   using policy = decode_policy<Knobs...>;
   using params = decode_params<policy>;
 

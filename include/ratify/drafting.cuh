@@ -10,12 +10,11 @@ RATIFY_BEGIN_NAMESPACE
 
 /// Whether `draft_walk<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_draft_walk = RATIFY_TEST_KNOBS(draft_walk, RATIFY_DRAFT_WALK_KNOBS);
+inline constexpr bool is_supported_draft_walk = draft_walk_knobs::supports<Knobs...>;
 
 /// Whether `draft_convolution<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_draft_convolution = RATIFY_TEST_KNOBS(draft_convolution,
-                                                                         RATIFY_DRAFT_CONVOLUTION_KNOBS);
+inline constexpr bool is_supported_draft_convolution = draft_convolution_knobs::supports<Knobs...>;
 
 #if !defined(__CUDACC_RTC__)
 
@@ -48,7 +47,6 @@ inline constexpr bool is_supported_draft_convolution = RATIFY_TEST_KNOBS(draft_c
 /// @return of `launch`: ok, invalid_argument, unsupported, no_device, launch_failed
 template <class... Knobs>
 struct draft_walk : detail::operation<draft_walk<Knobs...>, draft_walk_params<draft_walk_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(draft_walk, RATIFY_DRAFT_WALK_KNOBS)
   using policy = draft_walk_policy<Knobs...>;
   using params = draft_walk_params<policy>;
 
@@ -75,7 +73,6 @@ struct draft_walk : detail::operation<draft_walk<Knobs...>, draft_walk_params<dr
 template <class... Knobs>
 struct draft_convolution
     : detail::operation<draft_convolution<Knobs...>, draft_convolution_params<draft_convolution_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(draft_convolution, RATIFY_DRAFT_CONVOLUTION_KNOBS)
   using policy = draft_convolution_policy<Knobs...>;
   using params = draft_convolution_params<policy>;
 

@@ -10,7 +10,7 @@ RATIFY_BEGIN_NAMESPACE
 
 /// Whether `embedding<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_embedding = RATIFY_TEST_KNOBS(embedding, RATIFY_EMBEDDING_KNOBS);
+inline constexpr bool is_supported_embedding = embedding_knobs::supports<Knobs...>;
 
 #if !defined(__CUDACC_RTC__)
 
@@ -21,7 +21,6 @@ inline constexpr bool is_supported_embedding = RATIFY_TEST_KNOBS(embedding, RATI
 /// @return of `launch`: ok, invalid_argument or unsupported with the rule's text, no_device, launch_failed
 template <class... Knobs>
 struct embedding : detail::operation<embedding<Knobs...>, embedding_params<embedding_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(embedding, RATIFY_EMBEDDING_KNOBS)
   using policy = embedding_policy<Knobs...>;
   using params = embedding_params<policy>;
 

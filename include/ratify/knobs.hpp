@@ -6,7 +6,7 @@
 ///
 /// Which knobs an operation has, their defaults and what they accept is listed in its NAME_policy.hpp. A knob that the
 /// operation does not have, a value of another type, or one that is not accepted does not compile, and the error names
-/// the knob.
+/// the knob. So it is whether the operation or its policy is named.
 #pragma once
 
 #include <ratify/config.hpp>
@@ -51,21 +51,33 @@
 
 RATIFY_BEGIN_NAMESPACE
 
-namespace detail {
-
-/// Base of every knob.
-struct knob {};
-
-}  // namespace detail
-
 #define RATIFY_FORMAT_KNOB(name, unused) \
   template <class Format>                \
-  struct name : detail::knob {};
+  struct name {};
 #define RATIFY_VALUE_KNOB(name, unused) \
   template <auto Value>                 \
-  struct name : detail::knob {};
+  struct name {};
 RATIFY_EVERY_KNOB(RATIFY_FORMAT_KNOB, RATIFY_VALUE_KNOB, )
 #undef RATIFY_FORMAT_KNOB
 #undef RATIFY_VALUE_KNOB
+
+namespace detail {
+
+/// Whether a template argument is exactly a knob. A const or derived one is not: the search for a knob among the
+/// arguments would pass over it and leave the default.
+template <class Given>
+inline constexpr bool is_knob = false;
+
+#define RATIFY_FORMAT_KNOB(name, unused) \
+  template <class Format>                \
+  inline constexpr bool is_knob<name<Format>> = true;
+#define RATIFY_VALUE_KNOB(name, unused) \
+  template <auto Value>                 \
+  inline constexpr bool is_knob<name<Value>> = true;
+RATIFY_EVERY_KNOB(RATIFY_FORMAT_KNOB, RATIFY_VALUE_KNOB, )
+#undef RATIFY_FORMAT_KNOB
+#undef RATIFY_VALUE_KNOB
+
+}  // namespace detail
 
 RATIFY_END_NAMESPACE

@@ -11,15 +11,15 @@ RATIFY_BEGIN_NAMESPACE
 
 /// Whether `rmsnorm<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_rmsnorm = RATIFY_TEST_KNOBS(rmsnorm, RATIFY_RMSNORM_KNOBS);
+inline constexpr bool is_supported_rmsnorm = rmsnorm_knobs::supports<Knobs...>;
 
 /// Whether `gated_rmsnorm<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_gated_rmsnorm = RATIFY_TEST_KNOBS(gated_rmsnorm, RATIFY_GATED_RMSNORM_KNOBS);
+inline constexpr bool is_supported_gated_rmsnorm = gated_rmsnorm_knobs::supports<Knobs...>;
 
 /// Whether `qk_norm_rotary<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_qk_norm_rotary = RATIFY_TEST_KNOBS(qk_norm_rotary, RATIFY_QK_NORM_ROTARY_KNOBS);
+inline constexpr bool is_supported_qk_norm_rotary = qk_norm_rotary_knobs::supports<Knobs...>;
 
 #if !defined(__CUDACC_RTC__)
 
@@ -38,7 +38,6 @@ inline int normalization_blocks(int64_t work) { return grid_blocks(ceil_div(work
 /// @return of `launch`: ok, invalid_argument or unsupported with the rule's text, no_device, launch_failed
 template <class... Knobs>
 struct rmsnorm : detail::operation<rmsnorm<Knobs...>, rmsnorm_params<rmsnorm_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(rmsnorm, RATIFY_RMSNORM_KNOBS)
   using policy = rmsnorm_policy<Knobs...>;
   using params = rmsnorm_params<policy>;
 
@@ -60,7 +59,6 @@ struct rmsnorm : detail::operation<rmsnorm<Knobs...>, rmsnorm_params<rmsnorm_pol
 template <class... Knobs>
 struct gated_rmsnorm
     : detail::operation<gated_rmsnorm<Knobs...>, gated_rmsnorm_params<gated_rmsnorm_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(gated_rmsnorm, RATIFY_GATED_RMSNORM_KNOBS)
   using policy = gated_rmsnorm_policy<Knobs...>;
   using params = gated_rmsnorm_params<policy>;
 
@@ -84,7 +82,6 @@ struct gated_rmsnorm
 template <class... Knobs>
 struct qk_norm_rotary
     : detail::operation<qk_norm_rotary<Knobs...>, qk_norm_rotary_params<qk_norm_rotary_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(qk_norm_rotary, RATIFY_QK_NORM_ROTARY_KNOBS)
   using policy = qk_norm_rotary_policy<Knobs...>;
   using params = qk_norm_rotary_params<policy>;
 

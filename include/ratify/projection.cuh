@@ -14,8 +14,7 @@ RATIFY_BEGIN_NAMESPACE
 
 /// Whether `projection<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_projection = RATIFY_TEST_KNOBS(projection, RATIFY_PROJECTION_KNOBS)
-    RATIFY_PROJECTION_RULES(RATIFY_TEST_RULE);
+inline constexpr bool is_supported_projection = projection_knobs::supports<Knobs...>;
 
 #if !defined(__CUDACC_RTC__)
 
@@ -36,8 +35,6 @@ inline constexpr bool is_supported_projection = RATIFY_TEST_KNOBS(projection, RA
 /// @return of `launch`: ok, invalid_argument, unsupported, no_device, launch_failed
 template <class... Knobs>
 struct projection : detail::operation<projection<Knobs...>, projection_params<projection_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(projection, RATIFY_PROJECTION_KNOBS)
-  RATIFY_PROJECTION_RULES(RATIFY_ASSERT_RULE)
   using policy = projection_policy<Knobs...>;
   using params = projection_params<policy>;
 

@@ -36,10 +36,15 @@ RATIFY_END_NAMESPACE
   NUMBER(op, column_warps, 0, value >= 0 && value <= 8, "0 (the library chooses) to 8",       \
          "warps of a block that share the activations of a split; column_warps * split_k is at most 32")
 
+#define RATIFY_PROJECTION_RULES(op, RULE)                                           \
+  RULE(warps, (members<Knobs...>::column_warps * members<Knobs...>::split_k <= 32), \
+       "ratify::" #op ": column_warps * split_k must be at most 32 warps, the most that a block has")
+
 RATIFY_BEGIN_NAMESPACE
 
-RATIFY_DEFINE_POLICY(projection, RATIFY_PROJECTION_KNOBS, "ratify/projection.cuh", "projection_kernel<$, 1>",
-                     "projection_kernel<$, 8>", "projection_kernel<$, 16>", "projection_kernel<$, 32>")
+RATIFY_DEFINE_POLICY_WITH_RULES(projection, RATIFY_PROJECTION_KNOBS, RATIFY_PROJECTION_RULES, "ratify/projection.cuh",
+                                "projection_kernel<$, 1>", "projection_kernel<$, 8>", "projection_kernel<$, 16>",
+                                "projection_kernel<$, 32>")
 
 /// The `split_k` to take for y [rows, n] = x [rows, k] W^T with up to 32 rows, where bits are free to choose:
 ///

@@ -11,7 +11,7 @@ RATIFY_BEGIN_NAMESPACE
 
 /// Whether `recurrence<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_recurrence = RATIFY_TEST_KNOBS(recurrence, RATIFY_RECURRENCE_KNOBS);
+inline constexpr bool is_supported_recurrence = recurrence_knobs::supports<Knobs...>;
 
 #if !defined(__CUDACC_RTC__)
 
@@ -53,7 +53,6 @@ inline constexpr bool is_supported_recurrence = RATIFY_TEST_KNOBS(recurrence, RA
 /// @return of `launch`: ok, invalid_argument, unsupported, no_device, launch_failed
 template <class... Knobs>
 struct recurrence : detail::operation<recurrence<Knobs...>, recurrence_params<recurrence_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(recurrence, RATIFY_RECURRENCE_KNOBS)
   using policy = recurrence_policy<Knobs...>;
   using params = recurrence_params<policy>;
 

@@ -10,11 +10,11 @@ RATIFY_BEGIN_NAMESPACE
 
 /// Whether `shadow_copy<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_shadow_copy = RATIFY_TEST_KNOBS(shadow_copy, RATIFY_SHADOW_KNOBS);
+inline constexpr bool is_supported_shadow_copy = shadow_copy_knobs::supports<Knobs...>;
 
 /// Whether `shadow_compare<Knobs...>` compiles.
 template <class... Knobs>
-inline constexpr bool is_supported_shadow_compare = RATIFY_TEST_KNOBS(shadow_compare, RATIFY_SHADOW_KNOBS);
+inline constexpr bool is_supported_shadow_compare = shadow_compare_knobs::supports<Knobs...>;
 
 #if !defined(__CUDACC_RTC__)
 
@@ -25,7 +25,6 @@ inline constexpr bool is_supported_shadow_compare = RATIFY_TEST_KNOBS(shadow_com
 /// @return of `launch`: ok, invalid_argument, unsupported, no_device, launch_failed
 template <class... Knobs>
 struct shadow_copy : detail::operation<shadow_copy<Knobs...>, shadow_copy_params<shadow_copy_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(shadow_copy, RATIFY_SHADOW_KNOBS)
   using policy = shadow_copy_policy<Knobs...>;
   using params = shadow_copy_params<policy>;
 
@@ -48,7 +47,6 @@ struct shadow_copy : detail::operation<shadow_copy<Knobs...>, shadow_copy_params
 template <class... Knobs>
 struct shadow_compare
     : detail::operation<shadow_compare<Knobs...>, shadow_compare_params<shadow_compare_policy<Knobs...>>> {
-  RATIFY_ASSERT_KNOBS(shadow_compare, RATIFY_SHADOW_KNOBS)
   using policy = shadow_compare_policy<Knobs...>;
   using params = shadow_compare_params<policy>;
 

@@ -4,4 +4,4 @@
 #pragma once
 
 /// The first 64 bits of the SHA-256 of the names and contents of all other headers.
-#define RATIFY_HEADER_DIGEST "3f405aa8d3517a5c"
+#define RATIFY_HEADER_DIGEST "9749776219cc0ed4"

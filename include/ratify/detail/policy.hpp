@@ -7,7 +7,9 @@
 ///   NUMBER(op, name, default, (condition on value), "accepted in words", "meaning")      an int
 ///   FLAG(op, name, default, "meaning")                                                  a bool
 ///   CHOICE(op, name, enumeration, default, "accepted in words", "meaning")
-/// for each knob. RATIFY_DEFINE_POLICY(op, LIST) makes `op_knobs` and `op_policy<Knobs...>` of it.
+/// for each knob. RATIFY_DEFINE_POLICY(op, LIST) makes `op_knobs` and `op_policy<Knobs...>` of it. A rule over several
+/// knobs stands in a second macro, RULES(op, RULE), that expands RULE(name, (condition), "text") for each rule, the
+/// knobs being the members of `members<Knobs...>`; RATIFY_DEFINE_POLICY_WITH_RULES takes both.
 #pragma once
 
 #include <ratify/detail/choices.hpp>
@@ -19,9 +21,11 @@ RATIFY_BEGIN_NAMESPACE
 
 /// What an operation's kernels are specialised by: `List` names the operation, `Changed` are the knobs that differ from
 /// their defaults, in the order of the list. Spelt through `NAME_policy<Knobs...>`, which brings any knobs in any order
-/// to this form, so that equal policies are one type and share their kernels.
+/// to this form, so that equal policies are one type and share their kernels. A wrong knob does not compile, however
+/// the policy is named: the assertions are in `List::refuse_wrong`.
 template <class List, class... Changed>
 struct policy : List::template members<Changed...> {
+  static_assert(List::template refuse_wrong<Changed...>());
   using knobs = List;
 };
 
@@ -89,7 +93,7 @@ template <template <auto> class Knob, class... Given>
 inline constexpr int times_value = (0 + ... + (is_value_knob<Knob, Given> ? 1 : 0));
 
 template <class... Given>
-inline constexpr bool are_knobs = (true && ... && RATIFY_STD::is_base_of_v<knob, Given>);
+inline constexpr bool are_knobs = (true && ... && is_knob<Given>);
 
 /// A given value if it has the type that is asked for, else `fallback`.
 template <class Wanted, class Given>
@@ -148,8 +152,7 @@ RATIFY_END_NAMESPACE
 #define RATIFY_ACCEPT_CHOICE(op, name, enumeration, standard, words, meaning) \
   RATIFY_HD static constexpr bool accepts_##name(enumeration value) { return detail::is_choice(value); }
 
-// The member that kernels read. A wrong argument leaves the default, so that the operation's assertion is the only
-// error.
+// The member that kernels read. A wrong argument leaves the default, so that the assertion is the only error.
 #define RATIFY_MEMBER_FORMAT(op, name, standard, accepted, words, meaning)                                 \
   using name = RATIFY_STD::conditional_t<                                                                  \
       op##_knobs::accepts_##name<typename detail::given_format<::ratify::name, standard, Given...>::type>, \
@@ -203,30 +206,7 @@ RATIFY_END_NAMESPACE
   }
 #endif
 
-/// Defines `op_knobs`, the type that stands for the operation's knob list, and `op_policy<Knobs...>`. `header` is the
-/// operation's, the strings after it name its kernels, `$` standing for the policy.
-#define RATIFY_DEFINE_POLICY(op, LIST, header_name, ...)                                                        \
-  struct op##_knobs {                                                                                           \
-    static constexpr char const* operation = #op;                                                               \
-    static constexpr char const* header = header_name;                                                          \
-    static constexpr char const* kernels[] = {__VA_ARGS__};                                                     \
-    LIST(op, RATIFY_ACCEPT_FORMAT, RATIFY_ACCEPT_NUMBER, RATIFY_ACCEPT_FLAG, RATIFY_ACCEPT_CHOICE)              \
-    RATIFY_HD static constexpr bool has(char const* text) {                                                     \
-      return false LIST(op, RATIFY_HAS_KNOB, RATIFY_HAS_KNOB, RATIFY_HAS_KNOB, RATIFY_HAS_KNOB);                \
-    }                                                                                                           \
-    template <class... Given>                                                                                   \
-    struct members {                                                                                            \
-      LIST(op, RATIFY_MEMBER_FORMAT, RATIFY_MEMBER_NUMBER, RATIFY_MEMBER_FLAG, RATIFY_MEMBER_CHOICE)            \
-    };                                                                                                          \
-    template <class... Given>                                                                                   \
-    struct changed : detail::joined<LIST(op, RATIFY_CHANGED_FORMAT, RATIFY_CHANGED_NUMBER, RATIFY_CHANGED_FLAG, \
-                                         RATIFY_CHANGED_CHOICE) detail::knob_list<>> {};                        \
-    RATIFY_POLICY_VISITOR(op, LIST)                                                                             \
-  };                                                                                                            \
-  template <class... Knobs>                                                                                     \
-  using op##_policy = detail::policy_of<op##_knobs, Knobs...>;
-
-// Refusing a wrong knob: within a template whose knobs are `Knobs...` -------------------------------------------------
+// Refusing a wrong knob: within a template of `NAME_knobs` whose knobs are `Knobs...` ---------------------------------
 
 #define RATIFY_KNOB_NAME(op, name, ...) " " #name
 #define RATIFY_KNOB_NAMES(op, LIST) LIST(op, RATIFY_KNOB_NAME, RATIFY_KNOB_NAME, RATIFY_KNOB_NAME, RATIFY_KNOB_NAME)
@@ -266,11 +246,12 @@ RATIFY_END_NAMESPACE
   RATIFY_VALUE_RULES(RATIFY_ASSERT_RULE, op, name, enumeration, "a ratify::" #enumeration ": " words, \
                      enumeration::standard, words)
 
-/// The assertions of a list, inside the operation's class template.
-#define RATIFY_ASSERT_KNOBS(op, LIST)                                                                             \
-  static_assert(detail::are_knobs<Knobs...>,                                                                      \
-                "ratify::" #op ": a template argument is not a knob; the knobs are" RATIFY_KNOB_NAMES(op, LIST)); \
-  RATIFY_EVERY_KNOB(RATIFY_FOREIGN_FORMAT, RATIFY_FOREIGN_VALUE, RATIFY_ASSERT_RULE, op, LIST)                    \
+#define RATIFY_ASSERT_KNOBS(op, LIST)                                                                               \
+  static_assert(detail::are_knobs<Knobs...>,                                                                        \
+                "ratify::" #op                                                                                      \
+                ": a template argument is not a knob, or is const, volatile, a reference or derived from one; the " \
+                "knobs are" RATIFY_KNOB_NAMES(op, LIST));                                                           \
+  RATIFY_EVERY_KNOB(RATIFY_FOREIGN_FORMAT, RATIFY_FOREIGN_VALUE, RATIFY_ASSERT_RULE, op, LIST)                      \
   LIST(op, RATIFY_ASSERT_FORMAT, RATIFY_ASSERT_NUMBER, RATIFY_ASSERT_FLAG, RATIFY_ASSERT_CHOICE)
 
 #define RATIFY_TEST_FORMAT(op, name, standard, accepted, words, meaning) \
@@ -282,8 +263,51 @@ RATIFY_END_NAMESPACE
 #define RATIFY_TEST_CHOICE(op, name, enumeration, standard, words, meaning) \
   RATIFY_VALUE_RULES(RATIFY_TEST_RULE, op, name, enumeration, "", enumeration::standard, words)
 
-/// Whether none of them fails.
 #define RATIFY_TEST_KNOBS(op, LIST)                                                                                 \
   (detail::are_knobs<Knobs...> RATIFY_EVERY_KNOB(RATIFY_FOREIGN_FORMAT, RATIFY_FOREIGN_VALUE, RATIFY_TEST_RULE, op, \
                                                  LIST)                                                              \
        LIST(op, RATIFY_TEST_FORMAT, RATIFY_TEST_NUMBER, RATIFY_TEST_FLAG, RATIFY_TEST_CHOICE))
+
+// What they make together ---------------------------------------------------------------------------------------------
+
+#define RATIFY_NO_RULES(op, RULE)
+
+/// Defines `op_knobs`, the type that stands for the operation's knob list, and `op_policy<Knobs...>`. `header` is the
+/// operation's, the strings after it name its kernels, `$` standing for the policy.
+#define RATIFY_DEFINE_POLICY(op, LIST, ...) RATIFY_DEFINE_POLICY_WITH_RULES(op, LIST, RATIFY_NO_RULES, __VA_ARGS__)
+#define RATIFY_DEFINE_POLICY_WITH_RULES(op, LIST, RULES, header_name, ...)                                             \
+  struct op##_knobs {                                                                                                  \
+    static constexpr char const* operation = #op;                                                                      \
+    static constexpr char const* header = header_name;                                                                 \
+    static constexpr char const* kernels[] = {__VA_ARGS__};                                                            \
+    LIST(op, RATIFY_ACCEPT_FORMAT, RATIFY_ACCEPT_NUMBER, RATIFY_ACCEPT_FLAG, RATIFY_ACCEPT_CHOICE)                     \
+    RATIFY_HD static constexpr bool has(char const* text) {                                                            \
+      return false LIST(op, RATIFY_HAS_KNOB, RATIFY_HAS_KNOB, RATIFY_HAS_KNOB, RATIFY_HAS_KNOB);                       \
+    }                                                                                                                  \
+    template <class... Given>                                                                                          \
+    struct members {                                                                                                   \
+      LIST(op, RATIFY_MEMBER_FORMAT, RATIFY_MEMBER_NUMBER, RATIFY_MEMBER_FLAG, RATIFY_MEMBER_CHOICE)                   \
+    };                                                                                                                 \
+    template <class... Knobs>                                                                                          \
+    static constexpr bool supports = RATIFY_TEST_KNOBS(op, LIST) RULES(op, RATIFY_TEST_RULE);                          \
+    /* Asserts what `supports` answers. A function, because clang takes nothing more out of a class whose assertion */ \
+    /* failed and would report that too. */                                                                            \
+    template <class... Knobs>                                                                                          \
+    RATIFY_HD static constexpr bool refuse_wrong() {                                                                   \
+      RATIFY_ASSERT_KNOBS(op, LIST)                                                                                    \
+      RULES(op, RATIFY_ASSERT_RULE)                                                                                    \
+      return true;                                                                                                     \
+    }                                                                                                                  \
+    /* Knobs that break a rule together become the default policy, or that policy would refuse them once more. */      \
+    template <class... Knobs>                                                                                          \
+    static constexpr bool agree = true RULES(op, RATIFY_TEST_RULE);                                                    \
+    template <class... Given>                                                                                          \
+    struct changed : RATIFY_STD::conditional_t<                                                                        \
+                         refuse_wrong<Given...>() && agree<Given...>,                                                  \
+                         detail::joined<LIST(op, RATIFY_CHANGED_FORMAT, RATIFY_CHANGED_NUMBER, RATIFY_CHANGED_FLAG,    \
+                                             RATIFY_CHANGED_CHOICE) detail::knob_list<>>,                              \
+                         detail::joined<detail::knob_list<>>> {};                                                      \
+    RATIFY_POLICY_VISITOR(op, LIST)                                                                                    \
+  };                                                                                                                   \
+  template <class... Knobs>                                                                                            \
+  using op##_policy = detail::policy_of<op##_knobs, Knobs...>;

@@ -7,11 +7,6 @@
 #include <ratify/projection_params.hpp>
 #include <ratify/status.hpp>
 
-// Rules over several knobs, for a template whose knobs are `Knobs...`.
-#define RATIFY_PROJECTION_RULES(RULE)                                                                   \
-  RULE(warps, (projection_policy<Knobs...>::column_warps * projection_policy<Knobs...>::split_k <= 32), \
-       "ratify::projection: column_warps * split_k must be at most 32 warps, the most that a block has")
-
 #define RATIFY_PROJECTION_SHAPE_RULES(INVALID, UNSUPPORTED)                                                       \
   INVALID(rows, (p.rows >= 0), "ratify::projection: rows must not be negative")                                   \
   INVALID(n, (p.n > 0), "ratify::projection: n must be at least 1 column")                                        \
