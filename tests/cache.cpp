@@ -291,15 +291,16 @@ TEST_CASE("append: rows that no request owns are not written, and the first requ
 namespace {
 
 /// A launch that nothing refuses: every tensor has room for 2 of each extent, 16 elements a head, 4 tokens a page.
-ratify::append<>::params good_params() {
+template <class Operation = ratify::append<>>
+typename Operation::params good_params() {
   struct tensors {
     ratify::f16 k[2 * 2 * 16], v[2 * 2 * 16];
-    ratify::e4m3 k_pages[2 * 4 * 2 * 16], v_pages[2 * 4 * 2 * 16];
+    typename Operation::policy::kv_format k_pages[2 * 4 * 2 * 16], v_pages[2 * 4 * 2 * 16];
     int32_t table[2 * 2], lengths[2], starts[3];
     float scales[2];
   };
   static tensors t{};
-  ratify::append<>::params p;
+  typename Operation::params p;
   p.k = {t.k, 2 * 16, 16};
   p.v = {t.v, 2 * 16, 16};
   p.k_pages = {t.k_pages, 4 * 2 * 16, 2 * 16, 16};
@@ -333,6 +334,7 @@ TEST_CASE("append refuses contradicting shapes, and those that are not built, by
   invalid<op>(p, "ratify::append: page_size must be at least 1 token", [](auto& p) { p.page_size = 0; });
   invalid<op>(p, "ratify::append: max_pages and pool_pages must not be negative", [](auto& p) { p.max_pages = -1; });
   invalid<op>(p, "ratify::append: max_pages and pool_pages must not be negative", [](auto& p) { p.pool_pages = -1; });
+  invalid<op>(p, "ratify::append: max_pages must be at least 1 if there are rows", [](auto& p) { p.max_pages = 0; });
   invalid<op>(p, "ratify::append: scale_stride must be 0 (one scale) or 1 (one per KV head)",
               [](auto& p) { p.scale_stride = 2; });
   CHECK(!ratify::is_supported_append<ratify::input_format<double>>);
@@ -363,4 +365,55 @@ TEST_CASE("append refuses missing tensors and strides that overlap by name") {
   }
   invalid<op>(p, "ratify::append: a stride of block_table is smaller than what it steps over",
               [](auto& p) { p.block_table.stride = 1; });
+}
+
+TEST_CASE("append refuses pointers off their elements, and spans that no memory has") {
+  using op = ratify::append<>;
+  auto const good = good_params();
+  misaligned<op>(
+      good, "ratify::append: k must be aligned to its elements", [](auto& q) -> auto& { return q.k; });
+  far_away<op>(
+      good, "ratify::append: the strides of k reach over 2^63 bytes", [](auto& q) -> auto& { return q.k; });
+  misaligned<op>(
+      good, "ratify::append: v must be aligned to its elements", [](auto& q) -> auto& { return q.v; });
+  far_away<op>(
+      good, "ratify::append: the strides of v reach over 2^63 bytes", [](auto& q) -> auto& { return q.v; });
+  far_away<op>(
+      good, "ratify::append: the strides of k_pages reach over 2^63 bytes", [](auto& q) -> auto& { return q.k_pages; });
+  far_away<op>(
+      good, "ratify::append: the strides of v_pages reach over 2^63 bytes", [](auto& q) -> auto& { return q.v_pages; });
+  misaligned<op>(
+      good, "ratify::append: block_table must be aligned to its elements",
+      [](auto& q) -> auto& { return q.block_table; });
+  far_away<op>(
+      good, "ratify::append: the strides of block_table reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.block_table; });
+  misaligned<op>(
+      good, "ratify::append: context_len must be aligned to its elements",
+      [](auto& q) -> auto& { return q.context_len; });
+  misaligned<op>(
+      good, "ratify::append: query_start must be aligned to its elements",
+      [](auto& q) -> auto& { return q.query_start; });
+  misaligned<op>(
+      good, "ratify::append: k_scale must be aligned to its elements", [](auto& q) -> auto& { return q.k_scale; });
+  misaligned<op>(
+      good, "ratify::append: v_scale must be aligned to its elements", [](auto& q) -> auto& { return q.v_scale; });
+  using halves = ratify::append<ratify::kv_format<ratify::f16>>;
+  auto const half = good_params<halves>();
+  misaligned<halves>(
+      half, "ratify::append: k_pages must be aligned to its elements", [](auto& q) -> auto& { return q.k_pages; });
+  misaligned<halves>(
+      half, "ratify::append: v_pages must be aligned to its elements", [](auto& q) -> auto& { return q.v_pages; });
+}
+
+TEST_CASE("append refuses pages in the place of other tensors, and takes interleaved ones") {
+  using op = ratify::append<>;
+  auto p = good_params();
+  char const* const text = "ratify::append: k_pages and v_pages must not be each other, k or v";
+  invalid<op>(p, text, [](auto& p) { p.v_pages.data = p.k_pages.data; });
+  invalid<op>(p, text, [](auto& p) { p.k.data = reinterpret_cast<decltype(p.k.data)>(p.v_pages.data); });
+  invalid<op>(p, text, [](auto& p) { p.v.data = reinterpret_cast<decltype(p.v.data)>(p.k_pages.data); });
+  p.k_pages = {p.k_pages.data, 2 * 4 * 2 * 16, 2 * 16, 16};
+  p.v_pages = {p.k_pages.data + 4 * 2 * 16, 2 * 4 * 2 * 16, 2 * 16, 16};
+  CHECK(op::can_launch(p, host()));
 }

@@ -4,6 +4,7 @@
 #include <ratify/attention.cuh>
 #include <ratify/cache.cuh>
 #include <ratify/convolution.cuh>
+#include <ratify/drafting.cuh>
 #include <ratify/embedding.cuh>
 #include <ratify/normalization.cuh>
 #include <ratify/projection.cuh>
@@ -13,6 +14,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -43,9 +45,10 @@ struct scene {
         third(on, {0, 0}),
         fourth(on, {0, 0}),
         table(on, {0, 1, 2, 3}) {}
+  /// Another place for each number, of 1024 floats.
   template <class Element>
-  Element* any() {
-    return reinterpret_cast<Element*>(anything.data());
+  Element* any(int place = 0) {
+    return reinterpret_cast<Element*>(anything.data() + place * 1024);
   }
   Executor& on;
   buffer<float, Executor> anything;
@@ -60,7 +63,8 @@ TEST_CASE("contents: the bounds of rows of every operation that has them") {
     scene s(on);
     op::params p;
     p.k = p.v = {s.template any<float>(), 64, 64};
-    p.k_pages = p.v_pages = {s.template any<ratify::f16>(), 1024, 64, 64};
+    p.k_pages = {s.template any<ratify::f16>(8), 1024, 64, 64};
+    p.v_pages = {s.template any<ratify::f16>(16), 1024, 64, 64};
     p.block_table = {s.table.data(), 2};
     p.context_len = s.first.data();
     p.query_start = s.starts.data();
@@ -89,6 +93,15 @@ TEST_CASE("contents: the bounds of rows of every operation that has them") {
     CHECK(found<op>(p, on) == "ratify::append: block_table[1] is 4, which is outside the pool of pool_pages pages");
     s.table.write({-7, 1, 2, 3});  // the rows of the first request lie in its second page
     CHECK(found<op>(p, on) == "");
+    s.table.write({0, 1, 2, 1});
+    s.first.write({20, 20});
+    CHECK(found<op>(p, on) == "ratify::append: rows of requests 0 and 1 share token 3 of page 1");
+    s.first.write({20, 18});  // other tokens of the same page
+    CHECK(found<op>(p, on) == "");
+    s.table.write({1, 1, 2, 3});
+    p.page_size = 1;
+    s.first.write({2, 2});
+    CHECK(found<op>(p, on) == "ratify::append: rows of requests 0 and 0 share token 0 of page 1");
   });
 }
 
@@ -163,6 +176,11 @@ TEST_CASE("contents: the convolution's slots and kept rows") {
     CHECK(found<op>(p, on) == "ratify::convolution: kept[0] is 2, although the request is fresh");
     s.third.write({7, 0});
     CHECK(found<op>(p, on) == "ratify::convolution: fresh[0] is 7, which is neither 0 nor 1");
+    s.third.write({0, 0});
+    s.first.write({1, 1});
+    CHECK(found<op>(p, on) == "ratify::convolution: requests 0 and 1 share slot 1");
+    s.starts.write({0, 2, 2});  // the second one is not in the round
+    CHECK(found<op>(p, on) == "");
   });
 }
 
@@ -198,11 +216,12 @@ TEST_CASE("contents: the recurrence's slots and selectors") {
     p.initial_slot = s.first.data();
     p.selector = s.second.data();
     p.snapshot_slot = {s.table.data(), 2};
+    s.first.write({0, 2});
     CHECK(found<op>(p, on) == "");
     s.first.write({4, 1});
     CHECK(found<op>(p, on) ==
           "ratify::recurrence: initial_slot[0] is 4, which is outside the pool of pool_slots slots");
-    s.first.write({0, 1});
+    s.first.write({0, 2});
     s.second.write({3, 0});
     CHECK(found<op>(p, on) == "ratify::recurrence: selector[0] is 3, which is outside 0 to snapshot_sets * max_rows");
     s.second.write({2, 0});
@@ -216,6 +235,59 @@ TEST_CASE("contents: the recurrence's slots and selectors") {
     CHECK(found<op>(p, on) == "ratify::recurrence: selector[0] is 2, although the request is fresh");
     s.fourth.write({2, 0});
     CHECK(found<op>(p, on) == "ratify::recurrence: fresh[0] is 2, which is neither 0 nor 1");
+    s.fourth.write({0, 0});
+    s.table.write({-2, 1, 2, 3});
+    CHECK(found<op>(p, on) ==
+          "ratify::recurrence: snapshot_slot[0] is -2, which is outside the pool of pool_slots slots");
+    s.table.write({0, 4, 2, 3});
+    CHECK(found<op>(p, on) ==
+          "ratify::recurrence: selector[0] is 2, which names a slot outside the pool of pool_slots slots");
+  });
+}
+
+TEST_CASE("contents: the slots that requests of the recurrence share") {
+  on_each_executor([](auto& on) {
+    using op = ratify::recurrence<>;
+    scene s(on);
+    op::params p;
+    fill_recurrence(p, s);
+    p.initial_slot = s.first.data();
+    p.selector = s.second.data();
+    p.snapshot_slot = {s.table.data(), 2};
+    s.first.write({0, 0});
+    s.table.write({-1, 1, 2, 3});  // one state to start from, which nobody writes
+    CHECK(found<op>(p, on) == "");
+    s.table.write({0, 1, 2, 3});
+    CHECK(found<op>(p, on) == "ratify::recurrence: requests 0 and 1 share slot 0");
+    s.fourth.write({0, 1});  // a fresh request reads no state
+    CHECK(found<op>(p, on) == "");
+    s.table.write({0, 1, 2, 1});
+    CHECK(found<op>(p, on) == "ratify::recurrence: requests 0 and 1 share slot 1");
+    s.table.write({0, 1, 2, 2});
+    CHECK(found<op>(p, on) ==
+          "ratify::recurrence: snapshot_slot[3] is 2, which is the slot of another row of the request");
+    s.starts.write({0, 2, 3});  // the request has one row, and the entry of a second one is not read
+    CHECK(found<op>(p, on) == "");
+  });
+}
+
+TEST_CASE("contents: of two sets of snapshots the one that is written") {
+  on_each_executor([](auto& on) {
+    using op = ratify::recurrence<>;
+    scene s(on);
+    op::params p;
+    fill_recurrence(p, s);
+    p.initial_slot = s.first.data();
+    p.selector = s.second.data();
+    p.snapshot_slot = {s.table.data(), 4};
+    p.snapshot_sets = 2;
+    p.requests = 1;
+    s.second.write({1, 0});
+    s.table.write({3, 3, 1, 2});  // the first set is only read
+    CHECK(found<op>(p, on) == "");
+    s.second.write({3, 0});
+    CHECK(found<op>(p, on) ==
+          "ratify::recurrence: snapshot_slot[1] is 3, which is the slot of another row of the request");
   });
 }
 
@@ -231,6 +303,12 @@ TEST_CASE("contents: a state that is only read, and what stands there for a requ
           "ratify::recurrence: initial_slot[1] is 4, which is outside the pool of pool_slots slots");
     s.starts.write({0, 2, 2});
     CHECK(found<op>(p, on) == "");
+    s.starts.write({0, 2, 4});
+    s.first.write({1, 1});  // what is only read may be shared
+    s.fourth.write({0, 1});
+    CHECK(found<op>(p, on) == "");
+    s.fourth.write({0, 7});
+    CHECK(found<op>(p, on) == "ratify::recurrence: fresh[1] is 7, which is neither 0 nor 1");
   });
 }
 
@@ -256,6 +334,10 @@ TEST_CASE("contents: the recurrence's rings") {
     s.third.write({14, 0});
     flush.write({0, 3});
     CHECK(found<op>(p, on) == "ratify::recurrence: flush[1] is 3, which is neither 0 nor 1");
+    s.first.write({1, 1});
+    CHECK(found<op>(p, on) == "ratify::recurrence: requests 0 and 1 share slot 1");
+    s.first.write({-1, -1});
+    CHECK(found<op>(p, on) == "");
   });
 }
 
@@ -302,6 +384,38 @@ TEST_CASE("contents: tokens, positions and segments") {
     CHECK(found<project>(w, on) == "ratify::projection: segment_end[1] is 2, less than the end before it");
     s.first.write({3, 7});
     CHECK(found<project>(w, on) == "ratify::projection: segment_end[1] is 7, but the last segment must end at n");
+    w.segments = 1;  // whose end is read if it is given
+    CHECK(found<project>(w, on) == "ratify::projection: segment_end[0] is 3, but the last segment must end at n");
+    w.segment_end = nullptr;
+    CHECK(found<project>(w, on) == "");
+  });
+}
+
+TEST_CASE("contents: the anchors and temperatures of draft_walk") {
+  on_each_executor([](auto& on) {
+    using executor = std::decay_t<decltype(on)>;
+    using op = ratify::draft_walk<ratify::mode<ratify::draft_mode::sample>>;
+    scene s(on);
+    buffer<float, executor> temperature(on, std::vector<float>{0.0f, 1.0f});
+    op::params p;
+    p.unary = p.project = {s.template any<float>(), 4, 2};
+    p.candidates = {s.table.data(), 4, 2};
+    p.left = p.right = {s.template any<float>(), 2};
+    p.anchor = s.first.data();
+    p.temperature = temperature.data();
+    p.seed = p.position = s.template any<int64_t>();
+    p.tokens = {s.template any<int32_t>(1), 2};
+    p.requests = p.draft_slots = p.candidate_count = p.rank = p.vocab = 2;
+    CHECK(found<op>(p, on) == "");
+    s.first.write({0, 2});
+    CHECK(found<op>(p, on) == "ratify::draft_walk: anchor[1] is 2, which is no token of the vocabulary");
+    s.first.write({-1, 1});
+    CHECK(found<op>(p, on) == "ratify::draft_walk: anchor[0] is -1, which is no token of the vocabulary");
+    s.first.write({0, 1});
+    temperature.write({1.0f, NAN});
+    CHECK(found<op>(p, on) == "ratify::draft_walk: temperature[1] is nan, which is not finite or is negative");
+    temperature.write({-0.5f, 1.0f});
+    CHECK(found<op>(p, on) == "ratify::draft_walk: temperature[0] is -0.5, which is not finite or is negative");
   });
 }
 

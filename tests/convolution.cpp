@@ -389,12 +389,12 @@ TEST_CASE("convolution stays within its bound at the ends of its range") {
 TEST_CASE("convolution: a refused launch says why") {
   using operation = ratify::convolution<>;
   operation::params good;
-  ratify::f16 number{};
+  ratify::f16 number{}, result{};
   int32_t const index = 0;
   good.x = {&number, 5};
   good.weight = good.window_pool = &number;
   good.slot = good.kept = good.query_start = &index;
-  good.out = {&number, 5};
+  good.out = {&result, 5};
   good.rows = 8;
   good.requests = 1;
   good.channels = 5;
@@ -434,6 +434,33 @@ TEST_CASE("convolution: a refused launch says why") {
   invalid<operation>(good, "ratify::convolution: out must not be null", [](auto& p) { p.out.data = nullptr; });
   invalid<operation>(good, "ratify::convolution: a stride of out is smaller than what it steps over",
                      [](auto& p) { p.out.stride = 0; });
+  misaligned<operation>(
+      good, "ratify::convolution: x must be aligned to its elements", [](auto& q) -> auto& { return q.x; });
+  far_away<operation>(
+      good, "ratify::convolution: the strides of x reach over 2^63 bytes", [](auto& q) -> auto& { return q.x; });
+  misaligned<operation>(
+      good, "ratify::convolution: weight must be aligned to its elements", [](auto& q) -> auto& { return q.weight; });
+  misaligned<operation>(
+      good, "ratify::convolution: bias must be aligned to its elements", [](auto& q) -> auto& { return q.bias; });
+  misaligned<operation>(
+      good, "ratify::convolution: window_pool must be aligned to its elements",
+      [](auto& q) -> auto& { return q.window_pool; });
+  misaligned<operation>(
+      good, "ratify::convolution: slot must be aligned to its elements", [](auto& q) -> auto& { return q.slot; });
+  misaligned<operation>(
+      good, "ratify::convolution: kept must be aligned to its elements", [](auto& q) -> auto& { return q.kept; });
+  misaligned<operation>(
+      good, "ratify::convolution: fresh must be aligned to its elements", [](auto& q) -> auto& { return q.fresh; });
+  misaligned<operation>(
+      good, "ratify::convolution: query_start must be aligned to its elements",
+      [](auto& q) -> auto& { return q.query_start; });
+  misaligned<operation>(
+      good, "ratify::convolution: out must be aligned to its elements", [](auto& q) -> auto& { return q.out; });
+  far_away<operation>(
+      good, "ratify::convolution: the strides of out reach over 2^63 bytes", [](auto& q) -> auto& { return q.out; });
+  invalid<operation>(good, "ratify::convolution: the strides of window_pool reach over 2^63 bytes",
+                     [](auto& p) { p.slot_stride = int64_t{1} << 62; });
+  invalid<operation>(good, "ratify::convolution: out must not be x", [&](auto& p) { p.out.data = &number; });
   auto few = good;
   few.pool_slots = few.rows = 1;
   few.slot_stride = few.x.stride = few.out.stride = 0;

@@ -222,6 +222,10 @@ TEST_CASE("decode refuses wrong launches, with the reason") {
                   [](auto& p) { p.count = (int64_t{1} << 40) - 511; });
   invalid<op>(good, "ratify::decode: codes must not be null", [](auto& p) { p.codes = nullptr; });
   invalid<op>(good, "ratify::decode: values must not be null", [](auto& p) { p.values = nullptr; });
+  misaligned<op>(
+      good, "ratify::decode: values must be aligned to its elements", [](auto& q) -> auto& { return q.values; });
+  invalid<op>(good, "ratify::decode: values must not be codes",
+              [&](auto& p) { p.codes = reinterpret_cast<uint8_t*>(values); });
   CHECK(op::launch({}, {}, host()));
   good.count = (int64_t{1} << 40) - 512;
   CHECK(op::can_launch(good, host()));

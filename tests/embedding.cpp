@@ -59,7 +59,7 @@ TEST_CASE_TEMPLATE("embedding equals its twin: it copies rows, a token outside t
 
 TEST_CASE("embedding refuses wrong launches, with the reason") {
   using op = ratify::embedding<>;
-  ratify::f16 table[8] = {};
+  alignas(4) ratify::f16 table[8] = {};
   int32_t tokens[2] = {};
   float out[8];
   op::params good;
@@ -78,6 +78,18 @@ TEST_CASE("embedding refuses wrong launches, with the reason") {
   for (int const stride : {3, 0, -4})
     invalid<op>(good, "ratify::embedding: a stride of out is smaller than what it steps over",
                 [&](auto& p) { p.out.stride = stride; });
+  misaligned<op>(
+      good, "ratify::embedding: table must be aligned to its elements", [](auto& q) -> auto& { return q.table; });
+  misaligned<op>(
+      good, "ratify::embedding: tokens must be aligned to its elements", [](auto& q) -> auto& { return q.tokens; });
+  misaligned<op>(
+      good, "ratify::embedding: out must be aligned to its elements", [](auto& q) -> auto& { return q.out; });
+  far_away<op>(
+      good, "ratify::embedding: the strides of out reach over 2^63 bytes", [](auto& q) -> auto& { return q.out; });
+  invalid<op>(good, "ratify::embedding: out must not be an input",
+              [&](auto& p) { p.out.data = reinterpret_cast<float*>(table); });
+  invalid<op>(good, "ratify::embedding: out must not be an input",
+              [&](auto& p) { p.out.data = reinterpret_cast<float*>(tokens); });
   op::params none;
   none.columns = none.vocab = 1;
   CHECK(op::launch(none, {}, host()));

@@ -248,6 +248,26 @@ TEST_CASE("merge refuses contradicting parameters and shapes that are not built 
                      [](auto& p) { p.partial_lse.stride = 3; });
   invalid<operation>(p, "ratify::merge: a stride of out is smaller than what it steps over",
                      [](auto& p) { p.out.row_stride = 64; });
+  misaligned<operation>(
+      p, "ratify::merge: partial_out must be aligned to its elements", [](auto& q) -> auto& { return q.partial_out; });
+  far_away<operation>(
+      p, "ratify::merge: the strides of partial_out reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.partial_out; });
+  misaligned<operation>(
+      p, "ratify::merge: partial_lse must be aligned to its elements", [](auto& q) -> auto& { return q.partial_lse; });
+  far_away<operation>(
+      p, "ratify::merge: the strides of partial_lse reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.partial_lse; });
+  misaligned<operation>(
+      p, "ratify::merge: out must be aligned to its elements", [](auto& q) -> auto& { return q.out; });
+  far_away<operation>(
+      p, "ratify::merge: the strides of out reach over 2^63 bytes", [](auto& q) -> auto& { return q.out; });
+  misaligned<operation>(
+      p, "ratify::merge: lse must be aligned to its elements", [](auto& q) -> auto& { return q.lse; });
+  char const* const alias = "ratify::merge: out and lse must not be each other or an input";
+  invalid<operation>(p, alias, [](auto& p) { p.lse = reinterpret_cast<float*>(p.out.data); });
+  invalid<operation>(p, alias, [](auto& p) { p.partial_lse.data = p.lse = const_cast<float*>(p.partial_lse.data); });
+  invalid<operation>(p, alias, [](auto& p) { p.partial_out.data = reinterpret_cast<float*>(p.out.data); });
   CHECK(!ratify::is_supported_merge<ratify::output_format<int>>);
   // Without parts there are no partials; without rows nothing is looked at.
   auto none = p;

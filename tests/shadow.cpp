@@ -325,6 +325,15 @@ TEST_CASE("shadow_copy and shadow_compare refuse a launch with its rule's text")
   invalid<copy>(c, "ratify::shadow_copy: to must not be null", [](auto& p) { p.to.data = nullptr; });
   invalid<copy>(c, "ratify::shadow_copy: a stride of to is smaller than what it steps over",
                 [](auto& p) { p.to.stride = 0; });
+  misaligned<copy>(
+      c, "ratify::shadow_copy: from must be aligned to its elements", [](auto& q) -> auto& { return q.from; });
+  far_away<copy>(
+      c, "ratify::shadow_copy: the strides of from reach over 2^63 bytes", [](auto& q) -> auto& { return q.from; });
+  misaligned<copy>(
+      c, "ratify::shadow_copy: to must be aligned to its elements", [](auto& q) -> auto& { return q.to; });
+  far_away<copy>(
+      c, "ratify::shadow_copy: the strides of to reach over 2^63 bytes", [](auto& q) -> auto& { return q.to; });
+  invalid<copy>(c, "ratify::shadow_copy: to must not be from", [&](auto& p) { p.to.data = a; });
 
   compare::params d;
   d.driver = {a, 3};
@@ -349,6 +358,18 @@ TEST_CASE("shadow_copy and shadow_compare refuse a launch with its rule's text")
   invalid<compare>(d, "ratify::shadow_compare: a stride of shadow is smaller than what it steps over",
                    [](auto& p) { p.shadow.stride = -3; });
   invalid<compare>(d, "ratify::shadow_compare: record must not be null", [](auto& p) { p.record = nullptr; });
+  misaligned<compare>(
+      d, "ratify::shadow_compare: driver must be aligned to its elements", [](auto& q) -> auto& { return q.driver; });
+  far_away<compare>(
+      d, "ratify::shadow_compare: the strides of driver reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.driver; });
+  misaligned<compare>(
+      d, "ratify::shadow_compare: shadow must be aligned to its elements", [](auto& q) -> auto& { return q.shadow; });
+  far_away<compare>(
+      d, "ratify::shadow_compare: the strides of shadow reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.shadow; });
+  misaligned<compare>(
+      d, "ratify::shadow_compare: record must be aligned to its elements", [](auto& q) -> auto& { return q.record; });
   // Without rows there is nothing to do, and no tensor is needed.
   copy::params nothing;
   nothing.columns = 1;

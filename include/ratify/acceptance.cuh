@@ -4,6 +4,7 @@
 #pragma once
 
 #include <ratify/cuda.cuh>
+#include <ratify/detail/acceptance_contents.hpp>
 #include <ratify/detail/acceptance_kernels.cuh>
 #include <ratify/detail/acceptance_long_row_kernels.cuh>
 
@@ -96,11 +97,10 @@ struct acceptance : detail::operation<acceptance<Knobs...>, acceptance_params<ac
     return s;
   }
 
-  /// Holds the bounds of rows and the sampling parameters against what they may be.
+  /// Row bounds, sampling parameters, and where each request's ring stands.
   template <class Checker>
   static void contents(params const& p, Checker& checker) {
-    auto const bounds = checker.row_bounds(p.query_start, p.requests, p.rows, p.max_drafts + 1);
-    checker.in_range("top_k", p.top_k, bounds, -1, 0x7fffffff, "which is below -1");
+    if (p.rows > 0) detail::check_contents(p, checker);
   }
  private:
   using traits = detail::acceptance_traits<policy>;
@@ -151,9 +151,10 @@ struct acceptance_summary
                : visit(stage<acceptance_summary_kernel<policy>>{{p.rows}, p});
   }
 
+  /// Row bounds and sampling parameters.
   template <class Checker>
   static void contents(params const& p, Checker& checker) {
-    (void)checker.row_bounds(p.query_start, p.requests, p.rows, p.max_drafts + 1);
+    if (p.rows > 0) detail::check_contents(p, checker);
   }
 };
 

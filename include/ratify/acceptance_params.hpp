@@ -35,8 +35,8 @@ struct acceptance_cursors {
   int32_t const* flush = nullptr;  ///< what the round's recurrence was launched with. Null: all 0
   int32_t* next_flush = nullptr;   ///< becomes 1 if the next round must flush, else 0; may be `flush` itself
   int ring_places = 0;             ///< places of a ring: 16, 32 or 64
-  /// Most rows of a round. The next round is told to flush if the ring holds more than ring_places - 2 * round_rows
-  /// rows, because the round after that one might then find no room.
+  /// Most rows of a round: at least max_drafts + 1, at most ring_places / 2. The next round is told to flush if the ring
+  /// holds more than ring_places - 2 * round_rows rows, because the round after that one might then find no room.
   int round_rows = 0;
 };
 
@@ -65,9 +65,10 @@ struct acceptance_params {
   int32_t const* limit = nullptr;       ///< [requests]: most tokens to emit
   int32_t const* end_tokens = nullptr;  ///< [end_count]; not needed if end_count is 0
   int end_count = 0;
-  /// Optional, for rule rejection: what each draft was drawn from, as weights of any sum over `candidates` tokens. A
-  /// candidate that is no token counts nothing; one that is there twice counts both weights. With neither these nor
-  /// draft_probs, drafts were chosen: their distribution is that one token. [requests, max_drafts, candidates]
+  /// Optional, for rule rejection alone: what each draft was drawn from, as weights of any sum over `candidates`
+  /// tokens. A candidate that is no token counts nothing; one that is there twice counts both weights. With neither
+  /// these nor draft_probs, drafts were chosen: their distribution is that one token. [requests, max_drafts,
+  /// candidates]
   heads_view<int32_t const> draft_candidates;
   heads_view<float const> draft_candidate_q;  ///< [requests, max_drafts, candidates], given with draft_candidates
   /// Optional, in place of draft_candidates: weights of any sum over the vocabulary. [requests, max_drafts, vocab]

@@ -37,7 +37,7 @@ struct append_params {
   int head_dim = 0;      ///< elements; kv_heads * head_dim is at most 8388480
   int scale_stride = 0;  ///< 0: one scale for all KV heads; 1: one per KV head
   int page_size = 0;     ///< tokens of one page
-  int max_pages = 0;     ///< entries in a row of block_table
+  int max_pages = 0;     ///< entries in a row of block_table, at least 1 if there are rows
   /// Pages that the pool holds, 0 if the caller does not say. A row whose page is outside 0 to pool_pages - 1 is not
   /// written.
   int64_t pool_pages = 0;

@@ -23,13 +23,14 @@ inline constexpr bool is_supported_convolution = convolution_knobs::supports<Kno
 /// and range: docs/arithmetic.md.
 ///
 /// @tparam Knobs   knobs that differ from their defaults, in any order: convolution_policy.hpp lists them
-/// Parameters: `convolution_params`. Precondition that nobody checks: no two requests of a launch name one slot, and
-/// out does not overlap x. On the device: a request without rows is not touched. Rows of a retired request (slot -1)
-/// are zeros, and nothing of it is read or written. So are rows that no request names, and those of a request that
-/// contradicts: a slot that is not one of the pool, kept outside 0 to T, fresh other than 0 and 1, fresh with kept
-/// rows, rows outside the launch or more than T. A row that two requests name is the first one's, and the second one
-/// contradicts. Limits: 65535 requests, 2^30 rows per request. Reads and writes each input once and each output once; a
-/// round of n rows writes the first W - 1 + n places of its slot. No workspace.
+/// Parameters: `convolution_params`. Preconditions: no two requests of a launch name one slot (`check_contents`
+/// looks), and out does not overlap x (the launch rules look whether they begin at one place). On the device: a request
+/// without rows is not touched. Rows of a retired request (slot -1) are zeros, and nothing of it is read or written. So
+/// are rows that no request names, and those of a request that contradicts: a slot that is not one of the pool, kept
+/// outside 0 to T, fresh other than 0 and 1, fresh with kept rows, rows outside the launch or more than T. A row that
+/// two requests name is the first one's, and the second one contradicts. Limits: 65535 requests, 2^30 rows per request.
+/// Reads and writes each input once and each output once; a round of n rows writes the first W - 1 + n places of its
+/// slot. No workspace.
 /// @return of `launch`: ok, invalid_argument, unsupported, no_device, launch_failed
 template <class... Knobs>
 struct convolution : detail::operation<convolution<Knobs...>, convolution_params<convolution_policy<Knobs...>>> {

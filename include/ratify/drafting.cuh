@@ -4,6 +4,7 @@
 #pragma once
 
 #include <ratify/cuda.cuh>
+#include <ratify/detail/drafting_contents.hpp>
 #include <ratify/detail/drafting_kernels.cuh>
 
 RATIFY_BEGIN_NAMESPACE
@@ -52,6 +53,13 @@ struct draft_walk : detail::operation<draft_walk<Knobs...>, draft_walk_params<dr
 
   static status launch_rules(params const& p) { return detail::launch_rules(p); }
   static size_t scratch_bytes(params const&) { return 0; }
+
+  /// Anchors and temperatures.
+  template <class Checker>
+  static void contents(params const& p, Checker& checker) {
+    if (p.draft_slots > 0) detail::check_contents(p, checker);
+  }
+
   template <class Executor, class Visitor>
   static status stages(params const& p, workspace, Executor const&, Visitor&& visit) {
     if (p.requests == 0 || p.draft_slots == 0) return {};

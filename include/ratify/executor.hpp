@@ -144,9 +144,9 @@ struct operation {
     return Derived::scratch_bytes(p);
   }
 
-  /// Reads the numbers in device memory that the kernels steer by (row bounds, lengths, tables, slots) and holds them
-  /// against the capacities in `p`. For debugging: it waits for the stream and copies to the host. An executor that was
-  /// made with `check_contents` does this before each launch.
+  /// Reads the numbers in device memory that the kernels steer by (row bounds, lengths, tables, slots, sampling
+  /// parameters) and holds them against the capacities in `p` and against each other. For debugging: it waits for the
+  /// stream and copies to the host. An executor that was made with `check_contents` does this before each launch.
   /// @return ok; what `can_launch` returns for `p`; invalid_argument with the first contradiction, whose text is in
   /// `report`; launch_failed if the memory cannot be read
   template <class Executor>

@@ -66,7 +66,7 @@ struct qk_norm_rotary_params {
   int heads = 0;
   int head_dim = 0;      ///< elements of a head, 1 to 2^30
   int rotary_dim = 0;    ///< leading elements of a head that turn: even, at most head_dim; 0 turns none
-  int max_position = 0;  ///< rows of the tables
+  int max_position = 0;  ///< rows of the tables, at least 1 if there are rows
   float eps = 1e-6f;     ///< added to the mean of the squares: finite, at least 0
 };
 

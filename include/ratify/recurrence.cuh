@@ -40,8 +40,9 @@ inline constexpr bool is_supported_recurrence = recurrence_knobs::supports<Knobs
 /// rows a launch has. Order, error bound and range: docs/arithmetic.md.
 ///
 /// @tparam Knobs   knobs that differ from their defaults, in any order: recurrence_policy.hpp lists them
-/// Parameters: `recurrence_params`. Precondition that nobody checks: no slot is written by two rows or two requests of
-/// a launch, and out overlaps no input. On the device: a request without rows is not touched. Rows of a retired request
+/// Parameters: `recurrence_params`. Preconditions: no slot is written by two rows of a launch, or by one request and
+/// used by another (`check_contents` looks), and out overlaps no input (the launch rules look whether one begins where
+/// the other does). On the device: a request without rows is not touched. Rows of a retired request
 /// (initial_slot or slot -1, whatever else stands there) are zeros, and nothing of it is read or written. So are rows
 /// that no request names, and those of a request that contradicts: a slot that is not one of the pool; a selector
 /// outside 0 to snapshot_sets * T or one that names a snapshot_slot of -1; a ring_start outside 0 to R - 1; a

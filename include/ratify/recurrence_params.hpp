@@ -88,7 +88,7 @@ struct recurrence_params : recurrence_states<Policy::mode>, recurrence_gates<Pol
   int key_heads = 0;       ///< H
   int value_heads = 0;     ///< HV, a multiple of H, at most 65535. Value head h uses key head h / (HV / H)
   int max_rows = 0;        ///< capacity T: most rows of one request, 1 to 32
-  float scale = 1.0f;      ///< factor of the output, usually K^-0.5
+  float scale = 1.0f;      ///< factor of the output, usually K^-0.5; finite and not 0
   int64_t pool_slots = 0;  ///< slots that state_pool and the rings hold
 };
 

@@ -8,7 +8,8 @@ RATIFY_BEGIN_NAMESPACE
 
 enum class status_code : int {
   ok,
-  /// The caller's parameters contradict themselves: a null pointer, a stride that is too small, a negative extent. This
+  /// The caller's parameters contradict themselves: a null pointer, a stride that is too small, a negative extent,
+  /// an output in the place of an input. This
   /// is a fault of the calling program; another implementation would be given the same wrong numbers.
   invalid_argument,
   /// The parameters are consistent, but this shape, alignment or card is not built. An engine keeps its own path.

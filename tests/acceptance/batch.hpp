@@ -136,6 +136,7 @@ struct launched {
     p.vocab = b.vocab;
     p.max_drafts = b.max_drafts;
     int64_t const each = b.candidates < 0 ? b.vocab : b.candidates;
+    if constexpr (Operation::policy::rule != ratify::acceptance_rule::rejection) return;  // it takes no sources
     if (b.candidates > 0) {
       p.draft_candidates = {candidates.data(), each * b.max_drafts, each};
       p.draft_candidate_q = {weights.data(), each * b.max_drafts, each};

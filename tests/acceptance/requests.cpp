@@ -134,7 +134,69 @@ TEST_CASE("a check of contents names the row bound or the top_k that contradicts
   CHECK(checked({host(), b}) == "");
   CHECK(checked({host(), b, &falling}) == "ratify::acceptance: query_start[2] is 1, less than the entry before it");
   CHECK(checked({host(), b, &much}) ==
-        "ratify::acceptance: query_start[2] is 5, which gives the request before it more rows than max_rows");
+        "ratify::acceptance: query_start[2] is 5, which gives the request before it more rows than max_drafts + 1");
   b.requests[1].top_k = -2;
   CHECK(checked({host(), b}) == "ratify::acceptance: top_k[1] is -2, which is below -1");
+  b.requests[1].top_p = 1.5f;
+  CHECK(checked({host(), b}) == "ratify::acceptance: top_p[1] is 1.5, which is outside 0 to 1");
+  b.requests[1].top_p = NAN;
+  CHECK(checked({host(), b}) == "ratify::acceptance: top_p[1] is nan, which is outside 0 to 1");
+  b.requests[0].temperature = -1.0f;
+  CHECK(checked({host(), b}) == "ratify::acceptance: temperature[0] is -1, which is not finite or is negative");
+  b.requests[0].temperature = NAN;
+  CHECK(checked({host(), b}) == "ratify::acceptance: temperature[0] is nan, which is not finite or is negative");
+}
+
+TEST_CASE("a check of contents names the part of a ring that cannot be one") {
+  batch b;
+  b.vocab = 5;
+  b.max_drafts = 1;
+  for (int i = 0; i < 2; ++i) b.requests.push_back(greedy(5, {3, 4}, {3}));
+  launched<coupled, ratify::host_executor> all(host(), b);
+  std::vector<int32_t> start{0, 15}, count{0, 16}, slot{0, 1};
+  all.p.cursors.ring_start = start.data();
+  all.p.cursors.ring_count = count.data();
+  all.p.cursors.slot = slot.data();
+  all.p.cursors.ring_places = 16;
+  all.p.cursors.round_rows = 2;
+  ratify::contents_report report;
+  auto const checked = [&] { return std::string(coupled::check_contents(all.p, host(), report).reason()); };
+  CHECK(checked() == "");
+  count[1] = 17;
+  CHECK(checked() == "ratify::acceptance: cursors.ring_count[1] is 17, which is outside 0 to ring_places");
+  start[1] = 16;
+  CHECK(checked() == "ratify::acceptance: cursors.ring_start[1] is 16, which is outside 0 to ring_places - 1");
+  slot[1] = -1;
+  CHECK(checked() == "");
+}
+
+TEST_CASE("a check of contents looks at what a summary is told of its requests") {
+  using summary = ratify::acceptance_summary<>;
+  std::vector<float> logits(3 * 4), temperature{1.0f, 1.0f}, top_p{1.0f, 1.0f};
+  std::vector<int32_t> starts{0, 2, 3}, top_k{0, 3};
+  std::vector<ratify::acceptance_word> words(3 * 4);
+  summary::params p;
+  p.logits = {logits.data(), 4};
+  p.query_start = starts.data();
+  p.temperature = temperature.data();
+  p.top_p = top_p.data();
+  p.top_k = top_k.data();
+  p.words = {words.data(), 4};
+  p.rows = 3;
+  p.requests = 2;
+  p.max_drafts = 1;
+  p.vocab = p.places = 4;
+  ratify::contents_report report;
+  auto const checked = [&] { return std::string(summary::check_contents(p, host(), report).reason()); };
+  CHECK(checked() == "");
+  top_k[1] = -3;
+  CHECK(checked() == "ratify::acceptance_summary: top_k[1] is -3, which is below -1");
+  top_p[1] = -0.5f;
+  CHECK(checked() == "ratify::acceptance_summary: top_p[1] is -0.5, which is outside 0 to 1");
+  temperature[0] = INFINITY;
+  CHECK(checked() == "ratify::acceptance_summary: temperature[0] is inf, which is not finite or is negative");
+  p.max_drafts = 0;
+  CHECK(checked() ==
+        "ratify::acceptance_summary: query_start[1] is 2, which gives the request before it more rows than max_drafts "
+        "+ 1");
 }

@@ -19,9 +19,10 @@ using summary = ratify::acceptance_summary<>;
 /// Memory for every tensor: the launches below are refused, so that nothing is read.
 struct memory {
   std::vector<int64_t> anything = std::vector<int64_t>(4096);
+  /// Another place for each number.
   template <class T>
-  T* as() {
-    return reinterpret_cast<T*>(anything.data());
+  T* as(int place = 0) {
+    return reinterpret_cast<T*>(anything.data() + place * 64);
   }
 };
 
@@ -35,7 +36,11 @@ typename Operation::params good(memory& m) {
   p.temperature = p.top_p = m.as<float>();
   p.top_k = p.limit = m.as<int32_t>();
   p.seed = p.position = m.as<int64_t>();
-  p.tokens = p.emitted = p.accepted = p.finish = p.row_status = m.as<int32_t>();
+  p.tokens = m.as<int32_t>(1);
+  p.emitted = m.as<int32_t>(2);
+  p.accepted = m.as<int32_t>(3);
+  p.finish = m.as<int32_t>(4);
+  p.row_status = m.as<int32_t>(5);
   p.rows = 2;
   p.requests = p.max_drafts = 1;
   p.vocab = 4;
@@ -48,7 +53,7 @@ summary::params good_summary(memory& m) {
   p.logits = {m.as<float>(), 4};
   p.query_start = p.top_k = m.as<int32_t>();
   p.temperature = p.top_p = m.as<float>();
-  p.words = {m.as<ratify::acceptance_word>(), 4};
+  p.words = {m.as<ratify::acceptance_word>(1), 4};
   p.rows = 2;
   p.requests = p.max_drafts = 1;
   p.vocab = p.places = 4;
@@ -119,6 +124,13 @@ TEST_CASE("acceptance refuses sources of drafts and cursors that are given in pa
   unsupported<rejection>(p, "ratify::acceptance: candidates must be at most 4194304",
                          [](auto& q) { q.candidates = 4194305; });
   auto const c = good<operation>(m);
+  char const* const ignored = "ratify::acceptance: draft_candidates and draft_probs have no effect under rule coupled";
+  invalid<operation>(c, ignored, [&](auto& q) { q.draft_probs = {m.as<float>(), 4, 4}; });
+  invalid<operation>(c, ignored, [&](auto& q) {
+    q.draft_candidates = p.draft_candidates;
+    q.draft_candidate_q = p.draft_candidate_q;
+    q.candidates = 3;
+  });
   invalid<operation>(c, "ratify::acceptance: cursors.ring_start and cursors.ring_count must be given together",
                      [&](auto& q) { q.cursors.ring_start = m.as<int32_t>(); });
   invalid<operation>(c,
@@ -135,8 +147,17 @@ TEST_CASE("acceptance refuses sources of drafts and cursors that are given in pa
   ring.cursors.round_rows = 8;
   unsupported<operation>(ring, "ratify::acceptance: cursors.ring_places must be 16, 32 or 64, as in recurrence",
                          [](auto& q) { q.cursors.ring_places = 24; });
+  for (int const n : {0, -16})
+    invalid<operation>(ring, "ratify::acceptance: cursors.ring_places must be at least 1 if there are rings",
+                       [&](auto& q) { q.cursors.ring_places = n; });
   ring.cursors.ring_places = 16;
   CHECK(operation::can_launch(ring, host()));
+  ring.max_drafts = ring.draft.stride = 7;
+  CHECK(operation::can_launch(ring, host()));
+  for (int const n : {1, 7})
+    invalid<operation>(
+        ring, "ratify::acceptance: cursors.round_rows must be at least max_drafts + 1, the most rows of a round",
+        [&](auto& q) { q.cursors.round_rows = n; });
   for (int const n : {0, 9})
     invalid<operation>(ring,
                        "ratify::acceptance: cursors.round_rows must be 1 to ring_places / 2, so that a round finds "
@@ -213,6 +234,144 @@ TEST_CASE("acceptance refuses strides that do not reach over what they step over
                      [](auto& q) { q.draft_candidates.row_stride = 5; });
   invalid<rejection>(p, "ratify::acceptance: a stride of draft_candidate_q is smaller than what it steps over",
                      [](auto& q) { q.draft_candidate_q.head_stride = 1; });
+}
+
+TEST_CASE("acceptance refuses pointers off their elements, and spans that no memory has") {
+  memory m;
+  auto all = good<rejection>(m);
+  all.requests = all.max_drafts = 2;
+  all.draft.stride = 2;
+  misaligned<rejection>(
+      all, "ratify::acceptance: query_start must be aligned to its elements",
+      [](auto& q) -> auto& { return q.query_start; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: temperature must be aligned to its elements",
+      [](auto& q) -> auto& { return q.temperature; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: top_p must be aligned to its elements", [](auto& q) -> auto& { return q.top_p; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: top_k must be aligned to its elements", [](auto& q) -> auto& { return q.top_k; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: seed must be aligned to its elements", [](auto& q) -> auto& { return q.seed; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: position must be aligned to its elements", [](auto& q) -> auto& { return q.position; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: limit must be aligned to its elements", [](auto& q) -> auto& { return q.limit; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: end_tokens must be aligned to its elements",
+      [](auto& q) -> auto& { return q.end_tokens; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: draft must be aligned to its elements", [](auto& q) -> auto& { return q.draft; });
+  far_away<rejection>(
+      all, "ratify::acceptance: the strides of draft reach over 2^63 bytes", [](auto& q) -> auto& { return q.draft; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: tokens must be aligned to its elements", [](auto& q) -> auto& { return q.tokens; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: emitted must be aligned to its elements", [](auto& q) -> auto& { return q.emitted; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: accepted must be aligned to its elements", [](auto& q) -> auto& { return q.accepted; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: finish must be aligned to its elements", [](auto& q) -> auto& { return q.finish; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: cursors.slot must be aligned to its elements",
+      [](auto& q) -> auto& { return q.cursors.slot; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: cursors.selector must be aligned to its elements",
+      [](auto& q) -> auto& { return q.cursors.selector; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: cursors.kept must be aligned to its elements",
+      [](auto& q) -> auto& { return q.cursors.kept; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: cursors.fresh must be aligned to its elements",
+      [](auto& q) -> auto& { return q.cursors.fresh; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: cursors.stalled must be aligned to its elements",
+      [](auto& q) -> auto& { return q.cursors.stalled; });
+  auto ring = all;
+  ring.cursors.ring_start = ring.cursors.ring_count = m.as<int32_t>();
+  ring.cursors.ring_places = 16;
+  ring.cursors.round_rows = 3;
+  misaligned<rejection>(
+      ring, "ratify::acceptance: cursors.ring_start must be aligned to its elements",
+      [](auto& q) -> auto& { return q.cursors.ring_start; });
+  misaligned<rejection>(
+      ring, "ratify::acceptance: cursors.ring_count must be aligned to its elements",
+      [](auto& q) -> auto& { return q.cursors.ring_count; });
+  misaligned<rejection>(
+      ring, "ratify::acceptance: cursors.flush must be aligned to its elements",
+      [](auto& q) -> auto& { return q.cursors.flush; });
+  misaligned<rejection>(
+      ring, "ratify::acceptance: cursors.next_flush must be aligned to its elements",
+      [](auto& q) -> auto& { return q.cursors.next_flush; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: row_status must be aligned to its elements",
+      [](auto& q) -> auto& { return q.row_status; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: logits must be aligned to its elements", [](auto& q) -> auto& { return q.logits; });
+  char const* const logits = "ratify::acceptance: the strides of logits reach over 2^63 bytes";
+  invalid<rejection>(all, logits, [](auto& q) { q.logits.stride = int64_t{1} << 61; });
+  invalid<rejection>(all, logits, [](auto& q) { q.shards = 2, q.shard_vocab = 2, q.shard_stride = int64_t{1} << 61; });
+  auto dense = all;
+  dense.draft_probs = {m.as<float>(), 8, 4};
+  misaligned<rejection>(
+      dense, "ratify::acceptance: draft_probs must be aligned to its elements",
+      [](auto& q) -> auto& { return q.draft_probs; });
+  far_away<rejection>(
+      dense, "ratify::acceptance: the strides of draft_probs reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.draft_probs; });
+  all.draft_candidates = {m.as<int32_t>(), 6, 3};
+  all.draft_candidate_q = {m.as<float>(), 6, 3};
+  all.candidates = 3;
+  misaligned<rejection>(
+      all, "ratify::acceptance: draft_candidates must be aligned to its elements",
+      [](auto& q) -> auto& { return q.draft_candidates; });
+  far_away<rejection>(
+      all, "ratify::acceptance: the strides of draft_candidates reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.draft_candidates; });
+  misaligned<rejection>(
+      all, "ratify::acceptance: draft_candidate_q must be aligned to its elements",
+      [](auto& q) -> auto& { return q.draft_candidate_q; });
+  far_away<rejection>(
+      all, "ratify::acceptance: the strides of draft_candidate_q reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.draft_candidate_q; });
+  auto const few = good_summary(m);
+  misaligned<summary>(
+      few, "ratify::acceptance_summary: logits must be aligned to its elements",
+      [](auto& q) -> auto& { return q.logits; });
+  far_away<summary>(
+      few, "ratify::acceptance_summary: the strides of logits reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.logits; });
+  misaligned<summary>(
+      few, "ratify::acceptance_summary: query_start must be aligned to its elements",
+      [](auto& q) -> auto& { return q.query_start; });
+  misaligned<summary>(
+      few, "ratify::acceptance_summary: temperature must be aligned to its elements",
+      [](auto& q) -> auto& { return q.temperature; });
+  misaligned<summary>(
+      few, "ratify::acceptance_summary: top_p must be aligned to its elements",
+      [](auto& q) -> auto& { return q.top_p; });
+  misaligned<summary>(
+      few, "ratify::acceptance_summary: top_k must be aligned to its elements",
+      [](auto& q) -> auto& { return q.top_k; });
+  misaligned<summary>(
+      few, "ratify::acceptance_summary: words must be aligned to its elements",
+      [](auto& q) -> auto& { return q.words; });
+  far_away<summary>(
+      few, "ratify::acceptance_summary: the strides of words reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.words; });
+}
+
+TEST_CASE("acceptance refuses outputs in the place of other tensors") {
+  memory m;
+  auto p = good<rejection>(m);
+  char const* const text =
+      "ratify::acceptance: tokens, emitted, accepted, finish and row_status must not be each other or an input";
+  invalid<rejection>(p, text, [](auto& q) { q.tokens = q.emitted; });
+  invalid<rejection>(p, text, [](auto& q) { q.row_status = q.finish; });
+  invalid<rejection>(p, text, [](auto& q) { q.draft.data = q.tokens; });
+  invalid<rejection>(p, text, [](auto& q) { q.limit = q.accepted; });
+  invalid<summary>(good_summary(m), "ratify::acceptance_summary: words must not be an input",
+                   [](auto& q) { q.logits.data = reinterpret_cast<float const*>(q.words.data); });
 }
 
 TEST_CASE("acceptance_summary says which rule a launch breaks") {

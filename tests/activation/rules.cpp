@@ -9,8 +9,8 @@ namespace {
 using namespace ratify_test;
 
 // Memory that a refused launch never touches.
-ratify::f16 halves[16];
-float floats[8];
+ratify::f16 halves[16], more_halves[16];
+float floats[8], more_floats[8], other_floats[8];
 
 }  // namespace
 
@@ -19,7 +19,8 @@ TEST_CASE("gating refuses wrong launches, with the reason") {
   op::params good;
   good.a = good.b = {halves, 4};
   good.a_log = good.dt_bias = floats;
-  good.g = good.beta = floats;
+  good.g = more_floats;
+  good.beta = other_floats;
   good.rows = 2;
   good.value_heads = 4;
   CHECK(op::can_launch(good, host()));
@@ -35,6 +36,30 @@ TEST_CASE("gating refuses wrong launches, with the reason") {
               [](auto& p) { p.a.stride = 3; });
   invalid<op>(good, "ratify::gating: a stride of b is smaller than what it steps over",
               [](auto& p) { p.b.stride = 0; });
+  misaligned<op>(
+      good, "ratify::gating: a must be aligned to its elements", [](auto& q) -> auto& { return q.a; });
+  far_away<op>(
+      good, "ratify::gating: the strides of a reach over 2^63 bytes", [](auto& q) -> auto& { return q.a; });
+  misaligned<op>(
+      good, "ratify::gating: b must be aligned to its elements", [](auto& q) -> auto& { return q.b; });
+  far_away<op>(
+      good, "ratify::gating: the strides of b reach over 2^63 bytes", [](auto& q) -> auto& { return q.b; });
+  misaligned<op>(
+      good, "ratify::gating: a_log must be aligned to its elements", [](auto& q) -> auto& { return q.a_log; });
+  misaligned<op>(
+      good, "ratify::gating: dt_bias must be aligned to its elements", [](auto& q) -> auto& { return q.dt_bias; });
+  misaligned<op>(
+      good, "ratify::gating: g must be aligned to its elements", [](auto& q) -> auto& { return q.g; });
+  misaligned<op>(
+      good, "ratify::gating: beta must be aligned to its elements", [](auto& q) -> auto& { return q.beta; });
+  char const* const alias = "ratify::gating: g and beta must not be each other or an input";
+  invalid<op>(good, alias, [](auto& p) { p.g = p.beta; });
+  invalid<op>(good, alias, [](auto& p) { p.g = floats; });
+  invalid<op>(good, alias, [](auto& p) { p.beta = reinterpret_cast<float*>(halves); });
+  auto wide = good;  // the most bytes that there are
+  wide.a.stride = (int64_t{1} << 62) - 6;
+  CHECK(op::can_launch(wide, host()));
+  invalid<op>(wide, "ratify::gating: the strides of a reach over 2^63 bytes", [](auto& p) { ++p.a.stride; });
   op::params none;
   none.value_heads = 1;
   CHECK(op::launch(none, {}, host()));
@@ -44,7 +69,7 @@ TEST_CASE("silu_and_mul refuses wrong launches, with the reason") {
   using op = ratify::silu_and_mul<>;
   op::params good;
   good.x = {halves, 8};
-  good.out = {halves, 4};
+  good.out = {more_halves, 4};
   good.rows = 2;
   good.columns = 4;
   CHECK(op::can_launch(good, host()));
@@ -57,6 +82,15 @@ TEST_CASE("silu_and_mul refuses wrong launches, with the reason") {
                 [&](auto& p) { p.x.stride = stride; });
   invalid<op>(good, "ratify::silu_and_mul: a stride of out is smaller than what it steps over",
               [](auto& p) { p.out.stride = 3; });
+  misaligned<op>(
+      good, "ratify::silu_and_mul: x must be aligned to its elements", [](auto& q) -> auto& { return q.x; });
+  far_away<op>(
+      good, "ratify::silu_and_mul: the strides of x reach over 2^63 bytes", [](auto& q) -> auto& { return q.x; });
+  misaligned<op>(
+      good, "ratify::silu_and_mul: out must be aligned to its elements", [](auto& q) -> auto& { return q.out; });
+  far_away<op>(
+      good, "ratify::silu_and_mul: the strides of out reach over 2^63 bytes", [](auto& q) -> auto& { return q.out; });
+  invalid<op>(good, "ratify::silu_and_mul: out must not be x", [](auto& p) { p.out.data = halves; });
   op::params none;
   none.columns = 1;
   CHECK(op::launch(none, {}, host()));
@@ -66,7 +100,7 @@ TEST_CASE("sigmoid_gate refuses wrong launches, with the reason") {
   using op = ratify::sigmoid_gate<>;
   op::params good;
   good.x = good.gate = {halves, 4, 2};
-  good.out = {halves, 4, 2};
+  good.out = {more_halves, 4, 2};
   good.rows = good.heads = good.head_dim = 2;
   CHECK(op::can_launch(good, host()));
   invalid<op>(good, "ratify::sigmoid_gate: rows must not be negative", [](auto& p) { p.rows = -1; });
@@ -83,6 +117,35 @@ TEST_CASE("sigmoid_gate refuses wrong launches, with the reason") {
               [](auto& p) { p.gate.head_stride = 0; });
   invalid<op>(good, "ratify::sigmoid_gate: a stride of out is smaller than what it steps over",
               [](auto& p) { p.out.row_stride = 2; });
+  misaligned<op>(
+      good, "ratify::sigmoid_gate: x must be aligned to its elements", [](auto& q) -> auto& { return q.x; });
+  far_away<op>(
+      good, "ratify::sigmoid_gate: the strides of x reach over 2^63 bytes", [](auto& q) -> auto& { return q.x; });
+  misaligned<op>(
+      good, "ratify::sigmoid_gate: gate must be aligned to its elements", [](auto& q) -> auto& { return q.gate; });
+  far_away<op>(
+      good, "ratify::sigmoid_gate: the strides of gate reach over 2^63 bytes", [](auto& q) -> auto& { return q.gate; });
+  misaligned<op>(
+      good, "ratify::sigmoid_gate: out must be aligned to its elements", [](auto& q) -> auto& { return q.out; });
+  far_away<op>(
+      good, "ratify::sigmoid_gate: the strides of out reach over 2^63 bytes", [](auto& q) -> auto& { return q.out; });
+  auto in_place = good;
+  in_place.x.data = more_halves;
+  CHECK(op::can_launch(in_place, host()));
+  char const* const alias = "ratify::sigmoid_gate: out may be x only in its format and with its strides";
+  invalid<op>(in_place, alias, [](auto& p) { p.out.row_stride = 5; });
+  invalid<op>(in_place, alias, [](auto& p) { p.x = {p.x.data, 6, 3}; });
+  using widening = ratify::sigmoid_gate<ratify::output_format<float>>;
+  widening::params other;
+  other.x = other.gate = good.x;
+  other.out = {more_floats, 4, 2};
+  other.rows = other.heads = other.head_dim = 2;
+  CHECK(widening::can_launch(other, host()));
+  invalid<widening>(other, alias, [](auto& p) { p.out.data = reinterpret_cast<float*>(halves); });
+  invalid<op>(good, "ratify::sigmoid_gate: out must not be gate", [](auto& p) {
+    p.x.data = halves + 8;
+    p.out.data = halves;
+  });
   op::params none;
   none.heads = none.head_dim = 1;
   CHECK(op::launch(none, {}, host()));

@@ -15,15 +15,16 @@ using op = ratify::attention<>;
 constexpr int d = op::policy::head_dim;
 
 /// A launch of two requests that nothing refuses: every tensor has room for 2 of each extent.
-op::params good_params() {
+template <class Operation = op>
+typename Operation::params good_params() {
   struct tensors {
     ratify::f16 q[2 * 4 * d];
-    alignas(16) ratify::e4m3 k[2 * 16 * 2 * d], v[2 * 16 * 2 * d];
+    alignas(16) typename Operation::policy::kv_format k[2 * 16 * 2 * d], v[2 * 16 * 2 * d];
     int32_t table[2 * 2], lengths[2], starts[3];
     float scales[2], out[2 * 4 * d], lse[2 * 4];
   };
   static tensors t{};
-  op::params p;
+  typename Operation::params p;
   p.q = {t.q, 4 * d, d};
   p.k_pages = {t.k, 16 * 2 * d, 2 * d, d};
   p.v_pages = {t.v, 16 * 2 * d, 2 * d, d};
@@ -81,6 +82,7 @@ TEST_CASE("attention refuses contradicting shapes by name") {
     invalid<op>(p, "ratify::attention: q_heads and kv_heads must be at least 1", [&](auto& p) { p.q_heads = heads; });
     invalid<op>(p, "ratify::attention: q_heads and kv_heads must be at least 1", [&](auto& p) { p.kv_heads = heads; });
   }
+  invalid<op>(p, "ratify::attention: q_heads must be a multiple of kv_heads", [](auto& p) { p.q_heads = 3; });
   invalid<op>(p, "ratify::attention: page_size must be at least 1 token", [](auto& p) { p.page_size = 0; });
   invalid<op>(p, "ratify::attention: max_pages and pool_pages must not be negative", [](auto& p) { p.max_pages = -1; });
   invalid<op>(p, "ratify::attention: max_pages and pool_pages must not be negative",
@@ -107,7 +109,6 @@ TEST_CASE("attention refuses shapes that are not built by name") {
                   [](auto& p) { p.max_rows = 33; });
   unsupported<op>(p, "ratify::attention: a request has at most 32 rows; say the most rows of one request in max_rows",
                   [](auto& p) { p.rows = 33; });
-  unsupported<op>(p, "ratify::attention: q_heads must be a multiple of kv_heads", [](auto& p) { p.q_heads = 3; });
   unsupported<op>(p, "ratify::attention: at most 64 query heads may share a KV head", [](auto& p) { p.q_heads = 130; });
   unsupported<op>(p, "ratify::attention: q_heads must be at most 65535",
                   [](auto& p) { p.q_heads = p.kv_heads = 65536; });
@@ -159,4 +160,46 @@ TEST_CASE("attention refuses missing tensors and strides that overlap by name") 
               [](auto& p) { p.out = {p.out.data}; });
   invalid<op>(p, "ratify::attention: a stride of block_table is smaller than what it steps over",
               [](auto& p) { p.block_table.stride = 1; });
+}
+
+TEST_CASE("attention refuses pointers off their elements, and spans that no memory has") {
+  auto const good = good_params();
+  misaligned<op>(
+      good, "ratify::attention: q must be aligned to its elements", [](auto& q) -> auto& { return q.q; });
+  far_away<op>(
+      good, "ratify::attention: the strides of q reach over 2^63 bytes", [](auto& q) -> auto& { return q.q; });
+  far_away<op>(
+      good, "ratify::attention: the strides of k_pages reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.k_pages; });
+  far_away<op>(
+      good, "ratify::attention: the strides of v_pages reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.v_pages; });
+  misaligned<op>(
+      good, "ratify::attention: block_table must be aligned to its elements",
+      [](auto& q) -> auto& { return q.block_table; });
+  far_away<op>(
+      good, "ratify::attention: the strides of block_table reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.block_table; });
+  misaligned<op>(
+      good, "ratify::attention: context_len must be aligned to its elements",
+      [](auto& q) -> auto& { return q.context_len; });
+  misaligned<op>(
+      good, "ratify::attention: query_start must be aligned to its elements",
+      [](auto& q) -> auto& { return q.query_start; });
+  misaligned<op>(
+      good, "ratify::attention: k_scale must be aligned to its elements", [](auto& q) -> auto& { return q.k_scale; });
+  misaligned<op>(
+      good, "ratify::attention: v_scale must be aligned to its elements", [](auto& q) -> auto& { return q.v_scale; });
+  misaligned<op>(
+      good, "ratify::attention: out must be aligned to its elements", [](auto& q) -> auto& { return q.out; });
+  far_away<op>(
+      good, "ratify::attention: the strides of out reach over 2^63 bytes", [](auto& q) -> auto& { return q.out; });
+  misaligned<op>(
+      good, "ratify::attention: lse must be aligned to its elements", [](auto& q) -> auto& { return q.lse; });
+  using halves = ratify::attention<ratify::kv_format<ratify::f16>>;
+  auto const half = good_params<halves>();
+  misaligned<halves>(
+      half, "ratify::attention: k_pages must be aligned to its elements", [](auto& q) -> auto& { return q.k_pages; });
+  misaligned<halves>(
+      half, "ratify::attention: v_pages must be aligned to its elements", [](auto& q) -> auto& { return q.v_pages; });
 }

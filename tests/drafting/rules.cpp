@@ -81,6 +81,53 @@ TEST_CASE("draft_walk refuses a launch with its rule's text") {
                      [](auto& p) { p.tokens.stride = 1; });
   invalid<operation>(good, "ratify::draft_walk: a stride of q is smaller than what it steps over",
                      [](auto& p) { p.q.row_stride = 2; });
+  misaligned<operation>(
+      good, "ratify::draft_walk: unary must be aligned to its elements", [](auto& q) -> auto& { return q.unary; });
+  far_away<operation>(
+      good, "ratify::draft_walk: the strides of unary reach over 2^63 bytes", [](auto& q) -> auto& { return q.unary; });
+  misaligned<operation>(
+      good, "ratify::draft_walk: candidates must be aligned to its elements",
+      [](auto& q) -> auto& { return q.candidates; });
+  far_away<operation>(
+      good, "ratify::draft_walk: the strides of candidates reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.candidates; });
+  misaligned<operation>(
+      good, "ratify::draft_walk: left must be aligned to its elements", [](auto& q) -> auto& { return q.left; });
+  far_away<operation>(
+      good, "ratify::draft_walk: the strides of left reach over 2^63 bytes", [](auto& q) -> auto& { return q.left; });
+  misaligned<operation>(
+      good, "ratify::draft_walk: right must be aligned to its elements", [](auto& q) -> auto& { return q.right; });
+  far_away<operation>(
+      good, "ratify::draft_walk: the strides of right reach over 2^63 bytes", [](auto& q) -> auto& { return q.right; });
+  misaligned<operation>(
+      good, "ratify::draft_walk: project must be aligned to its elements", [](auto& q) -> auto& { return q.project; });
+  far_away<operation>(
+      good, "ratify::draft_walk: the strides of project reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.project; });
+  misaligned<operation>(
+      good, "ratify::draft_walk: anchor must be aligned to its elements", [](auto& q) -> auto& { return q.anchor; });
+  misaligned<operation>(
+      good, "ratify::draft_walk: temperature must be aligned to its elements",
+      [](auto& q) -> auto& { return q.temperature; });
+  misaligned<operation>(
+      good, "ratify::draft_walk: seed must be aligned to its elements", [](auto& q) -> auto& { return q.seed; });
+  misaligned<operation>(
+      good, "ratify::draft_walk: position must be aligned to its elements",
+      [](auto& q) -> auto& { return q.position; });
+  misaligned<operation>(
+      good, "ratify::draft_walk: tokens must be aligned to its elements", [](auto& q) -> auto& { return q.tokens; });
+  far_away<operation>(
+      good, "ratify::draft_walk: the strides of tokens reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.tokens; });
+  misaligned<operation>(
+      good, "ratify::draft_walk: q must be aligned to its elements", [](auto& q) -> auto& { return q.q; });
+  far_away<operation>(
+      good, "ratify::draft_walk: the strides of q reach over 2^63 bytes", [](auto& q) -> auto& { return q.q; });
+  char const* const alias = "ratify::draft_walk: tokens and q must not be each other or an input";
+  invalid<operation>(good, alias, [&](auto& p) { p.tokens.data = candidates; });
+  invalid<operation>(good, alias, [&](auto& p) { p.tokens.data = anchor; });
+  invalid<operation>(good, alias, [&](auto& p) { p.q.data = unary; });
+  invalid<operation>(good, alias, [&](auto& p) { p.tokens.data = reinterpret_cast<int32_t*>(q); });
 
   // q may be left out, and mode argmax draws nothing.
   auto without = good;
@@ -148,6 +195,27 @@ TEST_CASE("draft_convolution refuses a launch with its rule's text") {
   invalid<operation>(good,
                      "ratify::draft_convolution: out must not be x: each slot reads the input of the slot before it",
                      [&](auto& p) { p.out.data = x; });
+  misaligned<operation>(
+      good, "ratify::draft_convolution: x must be aligned to its elements", [](auto& q) -> auto& { return q.x; });
+  far_away<operation>(
+      good, "ratify::draft_convolution: the strides of x reach over 2^63 bytes", [](auto& q) -> auto& { return q.x; });
+  misaligned<operation>(
+      good, "ratify::draft_convolution: base must be aligned to its elements", [](auto& q) -> auto& { return q.base; });
+  misaligned<operation>(
+      good, "ratify::draft_convolution: delta must be aligned to its elements",
+      [](auto& q) -> auto& { return q.delta; });
+  far_away<operation>(
+      good, "ratify::draft_convolution: the strides of delta reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.delta; });
+  misaligned<operation>(
+      good, "ratify::draft_convolution: out must be aligned to its elements", [](auto& q) -> auto& { return q.out; });
+  far_away<operation>(
+      good, "ratify::draft_convolution: the strides of out reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.out; });
+  invalid<operation>(good, "ratify::draft_convolution: out must not be base or delta",
+                     [&](auto& p) { p.out.data = base; });
+  invalid<operation>(good, "ratify::draft_convolution: out must not be base or delta",
+                     [&](auto& p) { p.out.data = delta; });
   operation::params none;
   none.channels = 5120;
   CHECK(operation::launch(none, {}, host()));

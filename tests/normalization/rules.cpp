@@ -11,17 +11,17 @@ namespace {
 using namespace ratify_test;
 
 // Memory that a refused launch never touches.
-ratify::f16 halves[8];
-float floats[8];
+ratify::f16 halves[8], more_halves[8];
+float floats[8], more_floats[8];
 int32_t positions[2];
 
 ratify::rmsnorm<>::params rmsnorm_launch() {
   ratify::rmsnorm<>::params p;
   p.x = {halves, 4};
   p.residual = {floats, 4};
-  p.residual_out = {floats, 4};
+  p.residual_out = {more_floats, 4};
   p.weight = halves;
-  p.out = {halves, 4};
+  p.out = {more_halves, 4};
   p.rows = 2;
   p.columns = 4;
   return p;
@@ -31,7 +31,7 @@ ratify::gated_rmsnorm<>::params gated_launch() {
   ratify::gated_rmsnorm<>::params p;
   p.x = p.z = {halves, 4, 2};
   p.weight = floats;
-  p.out = {halves, 4, 2};
+  p.out = {more_halves, 4, 2};
   p.rows = p.heads = p.head_dim = 2;
   return p;
 }
@@ -42,7 +42,7 @@ ratify::qk_norm_rotary<>::params rotary_launch() {
   p.weight = halves;
   p.cos = p.sin = floats;
   p.positions = positions;
-  p.out = {halves, 4, 2};
+  p.out = {more_halves, 4, 2};
   p.rows = p.heads = p.head_dim = p.rotary_dim = p.max_position = 2;
   return p;
 }
@@ -141,6 +141,8 @@ TEST_CASE("qk_norm_rotary refuses wrong launches, with the reason") {
               [](auto& p) { p.x.row_stride = 0; });
   invalid<op>(good, "ratify::qk_norm_rotary: a stride of out is smaller than what it steps over",
               [](auto& p) { p.out.row_stride = 2; });
+  invalid<op>(good, "ratify::qk_norm_rotary: max_position must be at least 1 if there are rows",
+              [](auto& p) { p.max_position = 0; });
   auto turns_nothing = good;  // then the tables are not read
   turns_nothing.rotary_dim = 0;
   turns_nothing.cos = turns_nothing.sin = nullptr;
@@ -148,6 +150,130 @@ TEST_CASE("qk_norm_rotary refuses wrong launches, with the reason") {
   op::params none;
   none.heads = none.head_dim = 1;
   CHECK(op::launch(none, {}, host()));
+}
+
+TEST_CASE("rmsnorm refuses pointers off their elements, and spans that no memory has") {
+  using op = ratify::rmsnorm<>;
+  auto const good = rmsnorm_launch();
+  misaligned<op>(
+      good, "ratify::rmsnorm: x must be aligned to its elements", [](auto& q) -> auto& { return q.x; });
+  far_away<op>(
+      good, "ratify::rmsnorm: the strides of x reach over 2^63 bytes", [](auto& q) -> auto& { return q.x; });
+  misaligned<op>(
+      good, "ratify::rmsnorm: residual must be aligned to its elements", [](auto& q) -> auto& { return q.residual; });
+  far_away<op>(
+      good, "ratify::rmsnorm: the strides of residual reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.residual; });
+  misaligned<op>(
+      good, "ratify::rmsnorm: residual_out must be aligned to its elements",
+      [](auto& q) -> auto& { return q.residual_out; });
+  far_away<op>(
+      good, "ratify::rmsnorm: the strides of residual_out reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.residual_out; });
+  misaligned<op>(
+      good, "ratify::rmsnorm: weight must be aligned to its elements", [](auto& q) -> auto& { return q.weight; });
+  misaligned<op>(
+      good, "ratify::rmsnorm: out must be aligned to its elements", [](auto& q) -> auto& { return q.out; });
+  far_away<op>(
+      good, "ratify::rmsnorm: the strides of out reach over 2^63 bytes", [](auto& q) -> auto& { return q.out; });
+}
+
+TEST_CASE("gated_rmsnorm refuses pointers off their elements, and spans that no memory has") {
+  using op = ratify::gated_rmsnorm<>;
+  auto const good = gated_launch();
+  misaligned<op>(
+      good, "ratify::gated_rmsnorm: x must be aligned to its elements", [](auto& q) -> auto& { return q.x; });
+  far_away<op>(
+      good, "ratify::gated_rmsnorm: the strides of x reach over 2^63 bytes", [](auto& q) -> auto& { return q.x; });
+  misaligned<op>(
+      good, "ratify::gated_rmsnorm: z must be aligned to its elements", [](auto& q) -> auto& { return q.z; });
+  far_away<op>(
+      good, "ratify::gated_rmsnorm: the strides of z reach over 2^63 bytes", [](auto& q) -> auto& { return q.z; });
+  misaligned<op>(
+      good, "ratify::gated_rmsnorm: weight must be aligned to its elements", [](auto& q) -> auto& { return q.weight; });
+  misaligned<op>(
+      good, "ratify::gated_rmsnorm: out must be aligned to its elements", [](auto& q) -> auto& { return q.out; });
+  far_away<op>(
+      good, "ratify::gated_rmsnorm: the strides of out reach over 2^63 bytes", [](auto& q) -> auto& { return q.out; });
+}
+
+TEST_CASE("qk_norm_rotary refuses pointers off their elements, and spans that no memory has") {
+  using op = ratify::qk_norm_rotary<>;
+  auto const good = rotary_launch();
+  misaligned<op>(
+      good, "ratify::qk_norm_rotary: x must be aligned to its elements", [](auto& q) -> auto& { return q.x; });
+  far_away<op>(
+      good, "ratify::qk_norm_rotary: the strides of x reach over 2^63 bytes", [](auto& q) -> auto& { return q.x; });
+  misaligned<op>(
+      good, "ratify::qk_norm_rotary: weight must be aligned to its elements",
+      [](auto& q) -> auto& { return q.weight; });
+  misaligned<op>(
+      good, "ratify::qk_norm_rotary: cos must be aligned to its elements", [](auto& q) -> auto& { return q.cos; });
+  misaligned<op>(
+      good, "ratify::qk_norm_rotary: sin must be aligned to its elements", [](auto& q) -> auto& { return q.sin; });
+  misaligned<op>(
+      good, "ratify::qk_norm_rotary: positions must be aligned to its elements",
+      [](auto& q) -> auto& { return q.positions; });
+  misaligned<op>(
+      good, "ratify::qk_norm_rotary: out must be aligned to its elements", [](auto& q) -> auto& { return q.out; });
+  far_away<op>(
+      good, "ratify::qk_norm_rotary: the strides of out reach over 2^63 bytes", [](auto& q) -> auto& { return q.out; });
+}
+
+TEST_CASE("rmsnorm refuses outputs in the place of other tensors") {
+  using op = ratify::rmsnorm<>;
+  auto const good = rmsnorm_launch();
+  auto in_place = good;
+  in_place.out.data = halves;
+  in_place.weight = more_halves;
+  in_place.residual_out.data = floats;
+  CHECK(op::can_launch(in_place, host()));
+  invalid<op>(in_place, "ratify::rmsnorm: out may be x only in its format and with its stride",
+              [](auto& p) { p.out.stride = 5; });
+  invalid<op>(in_place, "ratify::rmsnorm: residual_out may be residual only with its stride",
+              [](auto& p) { p.residual.stride = 5; });
+  in_place.rows = 1;  // then no stride is stepped over
+  in_place.out.stride = in_place.residual.stride = 0;
+  CHECK(op::can_launch(in_place, host()));
+  using widening = ratify::rmsnorm<ratify::output_format<float>>;
+  widening::params other;
+  other.x = good.x;
+  other.weight = more_halves;
+  other.out = {more_floats, 4};
+  other.rows = 2;
+  other.columns = 4;
+  CHECK(widening::can_launch(other, host()));
+  invalid<widening>(other, "ratify::rmsnorm: out may be x only in its format and with its stride",
+                    [](auto& p) { p.out.data = reinterpret_cast<float*>(halves); });
+  char const* const out = "ratify::rmsnorm: out must not be residual or weight";
+  invalid<op>(good, out, [](auto& p) { p.weight = more_halves; });
+  invalid<op>(good, out, [](auto& p) { p.out.data = reinterpret_cast<ratify::f16*>(floats); });
+  char const* const residual_out = "ratify::rmsnorm: residual_out must not be x, weight or out";
+  invalid<op>(good, residual_out, [](auto& p) { p.residual_out.data = reinterpret_cast<float*>(halves); });
+  invalid<op>(good, residual_out, [](auto& p) { p.residual_out.data = reinterpret_cast<float*>(more_halves); });
+}
+
+TEST_CASE("gated_rmsnorm and qk_norm_rotary refuse outputs in the place of other tensors") {
+  using gated = ratify::gated_rmsnorm<>;
+  auto in_place = gated_launch();
+  in_place.out.data = halves;
+  CHECK(gated::can_launch(in_place, host()));
+  char const* const same = "ratify::gated_rmsnorm: out may be x or z only in its format and with its strides";
+  invalid<gated>(in_place, same, [](auto& p) { p.x.row_stride = 5; });
+  invalid<gated>(in_place, same, [](auto& p) { p.z = {p.z.data, 6, 3}; });
+  invalid<gated>(in_place, "ratify::gated_rmsnorm: out must not be weight",
+                 [](auto& p) { p.out.data = reinterpret_cast<ratify::f16*>(floats); });
+  using rotary = ratify::qk_norm_rotary<>;
+  auto turned = rotary_launch();
+  turned.x.data = more_halves;
+  CHECK(rotary::can_launch(turned, host()));
+  invalid<rotary>(turned, "ratify::qk_norm_rotary: out may be x only in its format and with its strides", [](auto& p) {
+    p.out = {p.out.data, 6, 3};
+  });
+  char const* const apart = "ratify::qk_norm_rotary: out must not be weight, cos, sin or positions";
+  invalid<rotary>(turned, apart, [](auto& p) { p.out.data = halves; });
+  invalid<rotary>(turned, apart, [](auto& p) { p.out.data = reinterpret_cast<ratify::f16*>(floats); });
+  invalid<rotary>(turned, apart, [](auto& p) { p.out.data = reinterpret_cast<ratify::f16*>(positions); });
 }
 
 TEST_CASE("more blocks than a grid holds are refused") {

@@ -79,6 +79,26 @@ TEST_CASE("projection refuses a launch with its rule's text") {
                        [&](auto& p) { p.y.stride = stride; });
   unsupported<operation>(good, "ratify::projection: w_packed must be aligned to 8 bytes",
                          [](auto& p) { p.w_packed += 4; });
+  misaligned<operation>(
+      good, "ratify::projection: x must be aligned to its elements", [](auto& q) -> auto& { return q.x; });
+  far_away<operation>(
+      good, "ratify::projection: the strides of x reach over 2^63 bytes", [](auto& q) -> auto& { return q.x; });
+  misaligned<operation>(
+      good, "ratify::projection: w_global must be aligned to its elements",
+      [](auto& q) -> auto& { return q.w_global; });
+  misaligned<operation>(
+      good, "ratify::projection: segment_end must be aligned to its elements",
+      [](auto& q) -> auto& { return q.segment_end; });
+  misaligned<operation>(
+      good, "ratify::projection: bias must be aligned to its elements", [](auto& q) -> auto& { return q.bias; });
+  misaligned<operation>(
+      good, "ratify::projection: y must be aligned to its elements", [](auto& q) -> auto& { return q.y; });
+  far_away<operation>(
+      good, "ratify::projection: the strides of y reach over 2^63 bytes", [](auto& q) -> auto& { return q.y; });
+  char const* const alias = "ratify::projection: y must not be an input";
+  invalid<operation>(good, alias, [&](auto& p) { p.y.data = x; });
+  invalid<operation>(good, alias, [&](auto& p) { p.y.data = reinterpret_cast<ratify::f16*>(weights); });
+  invalid<operation>(good, alias, [&](auto& p) { p.y.data = reinterpret_cast<ratify::f16*>(global); });
 
   // One row is not stepped over, and without rows no tensor is needed.
   auto one = good;

@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 namespace {
 
 using namespace ratify_test;
@@ -23,7 +25,7 @@ using reading = ratify::recurrence<ratify::mode<recurrence_mode::read>>;
 using fused = ratify::recurrence<ratify::fused_gating<true>>;
 
 /// Something for every pointer to point at: refusals look at no contents.
-template <class Element>
+template <class Element, int Place = 0>
 Element* somewhere() {
   static Element element{};
   return &element;
@@ -36,7 +38,7 @@ typename Operation::params launchable_rows() {
   using input = typename Operation::policy::input_format;
   p.q = p.k = {somewhere<input>(), 8 * 128, 128};
   p.v = {somewhere<input>(), 24 * 128, 128};
-  p.out = {somewhere<typename Operation::policy::output_format>(), 24 * 128, 128};
+  p.out = {somewhere<typename Operation::policy::output_format, 1>(), 24 * 128, 128};
   p.state_pool = somewhere<float>();
   p.slot_stride = 24 * 128 * 128;
   p.pool_slots = 2;
@@ -94,6 +96,8 @@ TEST_CASE("recurrence: shapes that are refused") {
   invalid<snapshots>(
       good, "ratify::recurrence: pool_slots, the slots that the pool holds, must be at least 1 if there are rows",
       [](auto& p) { p.pool_slots = 0; });
+  for (float const scale : {0.0f, -0.0f, INFINITY, -INFINITY, NAN})
+    invalid<snapshots>(good, "ratify::recurrence: scale must be finite and not 0", [&](auto& p) { p.scale = scale; });
 }
 
 TEST_CASE("recurrence: tensors that are refused, in every mode") {
@@ -132,6 +136,91 @@ TEST_CASE("recurrence: tensors that are refused, in every mode") {
   CHECK(snapshots::launch(none, {}, host()));
 }
 
+TEST_CASE("recurrence refuses pointers off their elements, and spans that no memory has") {
+  auto good = launchable_snapshots();
+  good.requests = 2;
+  misaligned<snapshots>(
+      good, "ratify::recurrence: q must be aligned to its elements", [](auto& q) -> auto& { return q.q; });
+  far_away<snapshots>(
+      good, "ratify::recurrence: the strides of q reach over 2^63 bytes", [](auto& q) -> auto& { return q.q; });
+  misaligned<snapshots>(
+      good, "ratify::recurrence: k must be aligned to its elements", [](auto& q) -> auto& { return q.k; });
+  far_away<snapshots>(
+      good, "ratify::recurrence: the strides of k reach over 2^63 bytes", [](auto& q) -> auto& { return q.k; });
+  misaligned<snapshots>(
+      good, "ratify::recurrence: v must be aligned to its elements", [](auto& q) -> auto& { return q.v; });
+  far_away<snapshots>(
+      good, "ratify::recurrence: the strides of v reach over 2^63 bytes", [](auto& q) -> auto& { return q.v; });
+  misaligned<snapshots>(
+      good, "ratify::recurrence: state_pool must be aligned to its elements",
+      [](auto& q) -> auto& { return q.state_pool; });
+  misaligned<snapshots>(
+      good, "ratify::recurrence: query_start must be aligned to its elements",
+      [](auto& q) -> auto& { return q.query_start; });
+  misaligned<snapshots>(
+      good, "ratify::recurrence: fresh must be aligned to its elements", [](auto& q) -> auto& { return q.fresh; });
+  misaligned<snapshots>(
+      good, "ratify::recurrence: out must be aligned to its elements", [](auto& q) -> auto& { return q.out; });
+  far_away<snapshots>(
+      good, "ratify::recurrence: the strides of out reach over 2^63 bytes", [](auto& q) -> auto& { return q.out; });
+  misaligned<snapshots>(
+      good, "ratify::recurrence: initial_slot must be aligned to its elements",
+      [](auto& q) -> auto& { return q.initial_slot; });
+  misaligned<snapshots>(
+      good, "ratify::recurrence: selector must be aligned to its elements",
+      [](auto& q) -> auto& { return q.selector; });
+  misaligned<snapshots>(
+      good, "ratify::recurrence: snapshot_slot must be aligned to its elements",
+      [](auto& q) -> auto& { return q.snapshot_slot; });
+  far_away<snapshots>(
+      good, "ratify::recurrence: the strides of snapshot_slot reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.snapshot_slot; });
+  misaligned<snapshots>(
+      good, "ratify::recurrence: initial_slot must be aligned to its elements",
+      [](auto& q) -> auto& { return q.initial_slot; });
+  misaligned<snapshots>(
+      good, "ratify::recurrence: g must be aligned to its elements", [](auto& q) -> auto& { return q.g; });
+  misaligned<snapshots>(
+      good, "ratify::recurrence: beta must be aligned to its elements", [](auto& q) -> auto& { return q.beta; });
+  invalid<snapshots>(good, "ratify::recurrence: the strides of state_pool reach over 2^63 bytes",
+                     [](auto& p) { p.slot_stride = int64_t{1} << 61; });
+  auto const ring = launchable_replay();
+  misaligned<replay>(
+      ring, "ratify::recurrence: slot must be aligned to its elements", [](auto& q) -> auto& { return q.slot; });
+  misaligned<replay>(
+      ring, "ratify::recurrence: ring_start must be aligned to its elements",
+      [](auto& q) -> auto& { return q.ring_start; });
+  misaligned<replay>(
+      ring, "ratify::recurrence: ring_count must be aligned to its elements",
+      [](auto& q) -> auto& { return q.ring_count; });
+  misaligned<replay>(
+      ring, "ratify::recurrence: flush must be aligned to its elements", [](auto& q) -> auto& { return q.flush; });
+  misaligned<replay>(
+      ring, "ratify::recurrence: ring_k must be aligned to its elements", [](auto& q) -> auto& { return q.ring_k; });
+  far_away<replay>(
+      ring, "ratify::recurrence: the strides of ring_k reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.ring_k; });
+  misaligned<replay>(
+      ring, "ratify::recurrence: ring_u must be aligned to its elements", [](auto& q) -> auto& { return q.ring_u; });
+  far_away<replay>(
+      ring, "ratify::recurrence: the strides of ring_u reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.ring_u; });
+  misaligned<replay>(
+      ring, "ratify::recurrence: ring_g must be aligned to its elements", [](auto& q) -> auto& { return q.ring_g; });
+  far_away<replay>(
+      ring, "ratify::recurrence: the strides of ring_g reach over 2^63 bytes",
+      [](auto& q) -> auto& { return q.ring_g; });
+}
+
+TEST_CASE("recurrence refuses an output in the place of an input") {
+  auto const good = launchable_snapshots();
+  char const* const text = "ratify::recurrence: out must not be q, k, v or state_pool";
+  invalid<snapshots>(good, text, [](auto& p) { p.q.data = reinterpret_cast<decltype(p.q.data)>(p.out.data); });
+  invalid<snapshots>(good, text, [](auto& p) { p.k.data = reinterpret_cast<decltype(p.k.data)>(p.out.data); });
+  invalid<snapshots>(good, text, [](auto& p) { p.v.data = reinterpret_cast<decltype(p.v.data)>(p.out.data); });
+  invalid<snapshots>(good, text, [](auto& p) { p.out.data = reinterpret_cast<decltype(p.out.data)>(p.state_pool); });
+}
+
 TEST_CASE("recurrence: what mode snapshots takes") {
   auto const good = launchable_snapshots();
   for (int sets : {0, 3, -1})
@@ -150,7 +239,10 @@ TEST_CASE("recurrence: what mode snapshots takes") {
 TEST_CASE("recurrence: what mode replay takes") {
   auto const good = launchable_replay();
   CHECK(replay::can_launch(good, host()));
-  for (int places : {0, 8, 15, 48, 128, -16})
+  for (int places : {0, -16})
+    invalid<replay>(good, "ratify::recurrence: ring_places must be at least 1",
+                    [&](auto& p) { p.ring_places = places; });
+  for (int places : {8, 15, 48, 128})
     unsupported<replay>(good, "ratify::recurrence: ring_places must be 16, 32 or 64",
                         [&](auto& p) { p.ring_places = places; });
   unsupported<replay>(good,
@@ -195,6 +287,18 @@ TEST_CASE("recurrence: what fused gating takes") {
                  [](auto& p) { p.b.stride = 0; });
   invalid<fused>(good, "ratify::recurrence: a_log must not be null", [](auto& p) { p.a_log = nullptr; });
   invalid<fused>(good, "ratify::recurrence: dt_bias must not be null", [](auto& p) { p.dt_bias = nullptr; });
+  misaligned<fused>(
+      good, "ratify::recurrence: a must be aligned to its elements", [](auto& q) -> auto& { return q.a; });
+  far_away<fused>(
+      good, "ratify::recurrence: the strides of a reach over 2^63 bytes", [](auto& q) -> auto& { return q.a; });
+  misaligned<fused>(
+      good, "ratify::recurrence: b must be aligned to its elements", [](auto& q) -> auto& { return q.b; });
+  far_away<fused>(
+      good, "ratify::recurrence: the strides of b reach over 2^63 bytes", [](auto& q) -> auto& { return q.b; });
+  misaligned<fused>(
+      good, "ratify::recurrence: a_log must be aligned to its elements", [](auto& q) -> auto& { return q.a_log; });
+  misaligned<fused>(
+      good, "ratify::recurrence: dt_bias must be aligned to its elements", [](auto& q) -> auto& { return q.dt_bias; });
 }
 
 namespace {

@@ -26,6 +26,10 @@
               "ratify::acceptance: of acceptance_word, shard_vocab must be at most 512 words")                         \
   INVALID(candidate_pair, ((p.draft_candidates.data == nullptr) == (p.draft_candidate_q.data == nullptr)),             \
           "ratify::acceptance: draft_candidates and draft_candidate_q must be given together")                         \
+  INVALID(sources,                                                                                                     \
+          (acceptance_traits<Policy>::is_rejection ||                                                                  \
+           (p.draft_candidates.data == nullptr && p.draft_probs.data == nullptr)),                                     \
+          "ratify::acceptance: draft_candidates and draft_probs have no effect under rule coupled")                    \
   INVALID(one_source, (p.draft_candidates.data == nullptr || p.draft_probs.data == nullptr),                           \
           "ratify::acceptance: at most one of draft_candidates and draft_probs may say what drafts were drawn from")   \
   INVALID(candidates, (p.draft_candidates.data == nullptr || p.candidates >= 1),                                       \
@@ -36,6 +40,8 @@
           "ratify::acceptance: cursors.ring_start and cursors.ring_count must be given together")                      \
   INVALID(flush, (p.cursors.ring_count != nullptr || (p.cursors.flush == nullptr && p.cursors.next_flush == nullptr)), \
           "ratify::acceptance: cursors.flush and cursors.next_flush need cursors.ring_start and cursors.ring_count")   \
+  INVALID(ring_places_given, (p.cursors.ring_count == nullptr || p.cursors.ring_places > 0),                           \
+          "ratify::acceptance: cursors.ring_places must be at least 1 if there are rings")                             \
   UNSUPPORTED(ring_places,                                                                                             \
               (p.cursors.ring_count == nullptr || p.cursors.ring_places == 16 || p.cursors.ring_places == 32 ||        \
                p.cursors.ring_places == 64),                                                                           \
@@ -44,7 +50,21 @@
           (p.cursors.ring_count == nullptr ||                                                                          \
            (p.cursors.round_rows >= 1 && p.cursors.round_rows <= p.cursors.ring_places / 2)),                          \
           "ratify::acceptance: cursors.round_rows must be 1 to ring_places / 2, so that a round finds room after a "   \
-          "flush")
+          "flush")                                                                                                     \
+  INVALID(rows_of_a_round, (p.cursors.ring_count == nullptr || p.cursors.round_rows > p.max_drafts),                   \
+          "ratify::acceptance: cursors.round_rows must be at least max_drafts + 1, the most rows of a round")
+
+// The cursors are arrays that may each be left out.
+#define RATIFY_ACCEPTANCE_CURSOR_RULES(INVALID, op)                               \
+  RATIFY_ALIGNED_RULE(INVALID, op, slot_cursor_aligned, cursors.slot)             \
+  RATIFY_ALIGNED_RULE(INVALID, op, selector_cursor_aligned, cursors.selector)     \
+  RATIFY_ALIGNED_RULE(INVALID, op, kept_cursor_aligned, cursors.kept)             \
+  RATIFY_ALIGNED_RULE(INVALID, op, fresh_cursor_aligned, cursors.fresh)           \
+  RATIFY_ALIGNED_RULE(INVALID, op, stalled_cursor_aligned, cursors.stalled)       \
+  RATIFY_ALIGNED_RULE(INVALID, op, ring_start_cursor_aligned, cursors.ring_start) \
+  RATIFY_ALIGNED_RULE(INVALID, op, ring_count_cursor_aligned, cursors.ring_count) \
+  RATIFY_ALIGNED_RULE(INVALID, op, flush_cursor_aligned, cursors.flush)           \
+  RATIFY_ALIGNED_RULE(INVALID, op, next_flush_cursor_aligned, cursors.next_flush)
 
 /// Judged if there are requests, for even one without rows is told that it emitted nothing.
 #define RATIFY_ACCEPTANCE_TENSOR_RULES(INVALID, UNSUPPORTED)                                                          \
@@ -59,24 +79,44 @@
           "ratify::acceptance: end_tokens must not be null if there are any")                                         \
   INVALID(draft_given, (p.max_drafts == 0 || p.draft.data != nullptr),                                                \
           "ratify::acceptance: draft must not be null if max_drafts is above 0")                                      \
+  RATIFY_OPTIONAL_ARRAY(INVALID, "acceptance", end_tokens)                                                            \
+  RATIFY_OPTIONAL_ARRAY(INVALID, "acceptance", draft)                                                                 \
   INVALID(draft_strides, (acceptance_traits<Policy>::drafts_reach(p, p.draft)),                                       \
           "ratify::acceptance: a stride of draft is smaller than what it steps over")                                 \
+  INVALID(draft_far, (acceptance_traits<Policy>::drafts_stay(p, p.draft)),                                            \
+          "ratify::acceptance: the strides of draft reach over 2^63 bytes")                                           \
+  RATIFY_OPTIONAL_ARRAY(INVALID, "acceptance", draft_candidates)                                                      \
   INVALID(draft_candidates_strides, (acceptance_traits<Policy>::drafts_reach(p, p.draft_candidates, p.candidates)),   \
           "ratify::acceptance: a stride of draft_candidates is smaller than what it steps over")                      \
+  INVALID(draft_candidates_far, (acceptance_traits<Policy>::drafts_stay(p, p.draft_candidates, p.candidates)),        \
+          "ratify::acceptance: the strides of draft_candidates reach over 2^63 bytes")                                \
+  RATIFY_OPTIONAL_ARRAY(INVALID, "acceptance", draft_candidate_q)                                                     \
   INVALID(draft_candidate_q_strides, (acceptance_traits<Policy>::drafts_reach(p, p.draft_candidate_q, p.candidates)), \
           "ratify::acceptance: a stride of draft_candidate_q is smaller than what it steps over")                     \
+  INVALID(draft_candidate_q_far, (acceptance_traits<Policy>::drafts_stay(p, p.draft_candidate_q, p.candidates)),      \
+          "ratify::acceptance: the strides of draft_candidate_q reach over 2^63 bytes")                               \
+  RATIFY_OPTIONAL_ARRAY(INVALID, "acceptance", draft_probs)                                                           \
   INVALID(draft_probs_strides, (acceptance_traits<Policy>::drafts_reach(p, p.draft_probs, p.vocab)),                  \
           "ratify::acceptance: a stride of draft_probs is smaller than what it steps over")                           \
+  INVALID(draft_probs_far, (acceptance_traits<Policy>::drafts_stay(p, p.draft_probs, p.vocab)),                       \
+          "ratify::acceptance: the strides of draft_probs reach over 2^63 bytes")                                     \
   RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", tokens)                                                                \
   RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", emitted)                                                               \
   RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", accepted)                                                              \
-  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", finish)
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", finish)                                                                \
+  RATIFY_ACCEPTANCE_CURSOR_RULES(INVALID, "acceptance")                                                               \
+  INVALID(in_place, (acceptance_traits<Policy>::outputs_apart(p)),                                                    \
+          "ratify::acceptance: tokens, emitted, accepted, finish and row_status must not be each other or an input")
 
 /// Judged if there are rows.
-#define RATIFY_ACCEPTANCE_ROW_TENSOR_RULES(INVALID, UNSUPPORTED)                                         \
-  INVALID(logits_given, (p.logits.data != nullptr), "ratify::acceptance: logits must not be null")       \
-  INVALID(logits_strides, (acceptance_traits<Policy>::logits_reach(p)),                                  \
-          "ratify::acceptance: a stride of logits, or shard_stride, is smaller than what it steps over") \
+#define RATIFY_ACCEPTANCE_ROW_TENSOR_RULES(INVALID, UNSUPPORTED)                                            \
+  INVALID(logits_given, (p.logits.data != nullptr), "ratify::acceptance: logits must not be null")          \
+  RATIFY_OPTIONAL_ARRAY(INVALID, "acceptance", logits)                                                      \
+  INVALID(logits_strides, (acceptance_traits<Policy>::logits_span(p) >= 0),                                 \
+          "ratify::acceptance: a stride of logits, or shard_stride, is smaller than what it steps over")    \
+  INVALID(logits_far,                                                                                       \
+          (detail::is_in_memory<typename Policy::logit_format>(acceptance_traits<Policy>::logits_span(p))), \
+          "ratify::acceptance: the strides of logits reach over 2^63 bytes")                                \
   RATIFY_REQUIRED_ARRAY(INVALID, "acceptance", row_status)
 
 #define RATIFY_ACCEPTANCE_SUMMARY_SHAPE_RULES(INVALID, UNSUPPORTED)                                                  \
@@ -94,13 +134,16 @@
   UNSUPPORTED(most_places, (p.places <= acceptance_most_places),                                                     \
               "ratify::acceptance_summary: places must be at most 512 words")
 
-#define RATIFY_ACCEPTANCE_SUMMARY_TENSOR_RULES(INVALID, UNSUPPORTED)           \
-  RATIFY_REQUIRED_VIEW(INVALID, "acceptance_summary", logits, p.rows, p.vocab) \
-  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance_summary", query_start)            \
-  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance_summary", temperature)            \
-  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance_summary", top_p)                  \
-  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance_summary", top_k)                  \
-  RATIFY_REQUIRED_VIEW(INVALID, "acceptance_summary", words, p.rows, p.places)
+#define RATIFY_ACCEPTANCE_SUMMARY_TENSOR_RULES(INVALID, UNSUPPORTED)                                            \
+  RATIFY_REQUIRED_VIEW(INVALID, "acceptance_summary", logits, p.rows, p.vocab)                                  \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance_summary", query_start)                                             \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance_summary", temperature)                                             \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance_summary", top_p)                                                   \
+  RATIFY_REQUIRED_ARRAY(INVALID, "acceptance_summary", top_k)                                                   \
+  RATIFY_REQUIRED_VIEW(INVALID, "acceptance_summary", words, p.rows, p.places)                                  \
+  INVALID(in_place,                                                                                             \
+          (detail::are_apart({p.words.data}, {p.logits.data, p.query_start, p.temperature, p.top_p, p.top_k})), \
+          "ratify::acceptance_summary: words must not be an input")
 
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
@@ -122,15 +165,27 @@ struct acceptance_traits {
   RATIFY_HD static constexpr int entries_of_shard(acceptance_params<Policy> const& p) {
     return is_summarised || p.shards > 1 ? p.shard_vocab : p.vocab;
   }
-  RATIFY_HD static constexpr bool logits_reach(acceptance_params<Policy> const& p) {
+  /// Elements from the first to the last one of the logits, see `span_of`.
+  RATIFY_HD static constexpr int64_t logits_span(acceptance_params<Policy> const& p) {
     strided_extent const dimensions[] = {{p.logits.stride, p.rows}, {p.shard_stride, p.shards}};
-    return strides_reach(entries_of_shard(p), dimensions);
+    return span_of(entries_of_shard(p), dimensions);
   }
   /// Whether the strides of a tensor [requests, max_drafts, ...] reach, if it is given and not empty.
   template <class View, class... Extents>
   RATIFY_HD static constexpr bool drafts_reach(acceptance_params<Policy> const& p, View const& view,
                                                Extents... extents) {
     return p.max_drafts == 0 || view.data == nullptr || strides_reach(view, p.requests, p.max_drafts, extents...);
+  }
+  /// And whether they stay in memory.
+  template <class View, class... Extents>
+  RATIFY_HD static constexpr bool drafts_stay(acceptance_params<Policy> const& p, View const& view,
+                                              Extents... extents) {
+    return p.max_drafts == 0 || view.data == nullptr || strides_stay(view, p.requests, p.max_drafts, extents...);
+  }
+  RATIFY_HD static constexpr bool outputs_apart(acceptance_params<Policy> const& p) {
+    return are_apart({p.tokens, p.emitted, p.accepted, p.finish, p.row_status},
+                     {p.logits.data, p.query_start, p.draft.data, p.temperature, p.top_p, p.top_k, p.seed, p.position,
+                      p.limit, p.end_tokens, p.draft_candidates.data, p.draft_candidate_q.data, p.draft_probs.data});
   }
   /// Whether one warp reads a row; otherwise blocks share it.
   RATIFY_HD static constexpr bool is_short(acceptance_params<Policy> const& p) {

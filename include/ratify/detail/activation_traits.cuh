@@ -10,13 +10,15 @@
   INVALID(rows, (p.rows >= 0), "ratify::gating: rows must not be negative") \
   INVALID(value_heads, (p.value_heads > 0), "ratify::gating: value_heads must be at least 1")
 
-#define RATIFY_GATING_TENSOR_RULES(INVALID, UNSUPPORTED)            \
-  RATIFY_REQUIRED_VIEW(INVALID, "gating", a, p.rows, p.value_heads) \
-  RATIFY_REQUIRED_VIEW(INVALID, "gating", b, p.rows, p.value_heads) \
-  RATIFY_REQUIRED_ARRAY(INVALID, "gating", a_log)                   \
-  RATIFY_REQUIRED_ARRAY(INVALID, "gating", dt_bias)                 \
-  RATIFY_REQUIRED_ARRAY(INVALID, "gating", g)                       \
-  RATIFY_REQUIRED_ARRAY(INVALID, "gating", beta)
+#define RATIFY_GATING_TENSOR_RULES(INVALID, UNSUPPORTED)                                          \
+  RATIFY_REQUIRED_VIEW(INVALID, "gating", a, p.rows, p.value_heads)                               \
+  RATIFY_REQUIRED_VIEW(INVALID, "gating", b, p.rows, p.value_heads)                               \
+  RATIFY_REQUIRED_ARRAY(INVALID, "gating", a_log)                                                 \
+  RATIFY_REQUIRED_ARRAY(INVALID, "gating", dt_bias)                                               \
+  RATIFY_REQUIRED_ARRAY(INVALID, "gating", g)                                                     \
+  RATIFY_REQUIRED_ARRAY(INVALID, "gating", beta)                                                  \
+  INVALID(in_place, (detail::are_apart({p.g, p.beta}, {p.a.data, p.b.data, p.a_log, p.dt_bias})), \
+          "ratify::gating: g and beta must not be each other or an input")
 
 #define RATIFY_SILU_AND_MUL_SHAPE_RULES(INVALID, UNSUPPORTED)                     \
   INVALID(rows, (p.rows >= 0), "ratify::silu_and_mul: rows must not be negative") \
@@ -24,7 +26,8 @@
 
 #define RATIFY_SILU_AND_MUL_TENSOR_RULES(INVALID, UNSUPPORTED)                     \
   RATIFY_REQUIRED_VIEW(INVALID, "silu_and_mul", x, p.rows, int64_t{2} * p.columns) \
-  RATIFY_REQUIRED_VIEW(INVALID, "silu_and_mul", out, p.rows, p.columns)
+  RATIFY_REQUIRED_VIEW(INVALID, "silu_and_mul", out, p.rows, p.columns)            \
+  INVALID(in_place, (detail::begin_apart(p.out.data, p.x.data)), "ratify::silu_and_mul: out must not be x")
 
 #define RATIFY_SIGMOID_GATE_SHAPE_RULES(INVALID, UNSUPPORTED)                                      \
   INVALID(rows, (p.rows >= 0), "ratify::sigmoid_gate: rows must not be negative")                  \
@@ -33,10 +36,13 @@
   UNSUPPORTED(width, (int64_t{p.heads} * p.head_dim <= 0x7fffffff),                                \
               "ratify::sigmoid_gate: heads * head_dim must be less than 2^31 elements")
 
-#define RATIFY_SIGMOID_GATE_TENSOR_RULES(INVALID, UNSUPPORTED)                     \
-  RATIFY_REQUIRED_VIEW(INVALID, "sigmoid_gate", x, p.rows, p.heads, p.head_dim)    \
-  RATIFY_REQUIRED_VIEW(INVALID, "sigmoid_gate", gate, p.rows, p.heads, p.head_dim) \
-  RATIFY_REQUIRED_VIEW(INVALID, "sigmoid_gate", out, p.rows, p.heads, p.head_dim)
+#define RATIFY_SIGMOID_GATE_TENSOR_RULES(INVALID, UNSUPPORTED)                          \
+  RATIFY_REQUIRED_VIEW(INVALID, "sigmoid_gate", x, p.rows, p.heads, p.head_dim)         \
+  RATIFY_REQUIRED_VIEW(INVALID, "sigmoid_gate", gate, p.rows, p.heads, p.head_dim)      \
+  RATIFY_REQUIRED_VIEW(INVALID, "sigmoid_gate", out, p.rows, p.heads, p.head_dim)       \
+  INVALID(in_place, (detail::is_apart_or_same(p.out, p.x, p.rows, p.heads)),            \
+          "ratify::sigmoid_gate: out may be x only in its format and with its strides") \
+  INVALID(gate_in_place, (detail::begin_apart(p.out.data, p.gate.data)), "ratify::sigmoid_gate: out must not be gate")
 
 RATIFY_BEGIN_NAMESPACE
 namespace detail {

@@ -17,8 +17,8 @@
   UNSUPPORTED(rows_of_a_request, (p.max_rows > 0 || p.rows <= 32),                                                    \
               "ratify::attention: a request has at most 32 rows; say the most rows of one request in max_rows")       \
   INVALID(heads, (p.q_heads > 0 && p.kv_heads > 0), "ratify::attention: q_heads and kv_heads must be at least 1")     \
-  UNSUPPORTED(heads_of_a_group, (p.q_heads % p.kv_heads == 0),                                                        \
-              "ratify::attention: q_heads must be a multiple of kv_heads")                                            \
+  INVALID(heads_of_a_group, (p.q_heads % p.kv_heads == 0),                                                            \
+          "ratify::attention: q_heads must be a multiple of kv_heads")                                                \
   UNSUPPORTED(group, (p.q_heads / p.kv_heads <= 64), "ratify::attention: at most 64 query heads may share a KV head") \
   UNSUPPORTED(most_heads, (p.q_heads <= 65535), "ratify::attention: q_heads must be at most 65535")                   \
   INVALID(page_size, (p.page_size > 0), "ratify::attention: page_size must be at least 1 token")                      \
@@ -52,6 +52,7 @@
   RATIFY_REQUIRED_ARRAY(INVALID, "attention", k_scale)                                                        \
   RATIFY_REQUIRED_ARRAY(INVALID, "attention", v_scale)                                                        \
   RATIFY_REQUIRED_VIEW(INVALID, "attention", out, p.rows, p.q_heads, Policy::head_dim)                        \
+  RATIFY_OPTIONAL_ARRAY(INVALID, "attention", lse)                                                            \
   UNSUPPORTED(alignment,                                                                                      \
               (attention_traits<Policy>::aligned(p.k_pages) && attention_traits<Policy>::aligned(p.v_pages)), \
               "ratify::attention: k_pages and v_pages must be aligned to 16 bytes, pointers and strides")
@@ -63,14 +64,17 @@
   INVALID(head_dim, (p.head_dim > 0), "ratify::merge: head_dim must be at least 1 element")           \
   UNSUPPORTED(most_dims, (p.head_dim <= 65536), "ratify::merge: head_dim must be at most 65536 elements")
 
-#define RATIFY_MERGE_TENSOR_RULES(INVALID, UNSUPPORTED)                                       \
-  INVALID(partial_out_given, (p.parts == 0 || p.partial_out.data != nullptr),                 \
-          "ratify::merge: partial_out must not be null")                                      \
-  INVALID(partial_lse_given, (p.parts == 0 || p.partial_lse.data != nullptr),                 \
-          "ratify::merge: partial_lse must not be null")                                      \
-  RATIFY_OPTIONAL_VIEW(INVALID, "merge", partial_out, p.parts, p.rows, p.q_heads, p.head_dim) \
-  RATIFY_OPTIONAL_VIEW(INVALID, "merge", partial_lse, p.parts, int64_t{p.rows} * p.q_heads)   \
-  RATIFY_REQUIRED_VIEW(INVALID, "merge", out, p.rows, p.q_heads, p.head_dim)
+#define RATIFY_MERGE_TENSOR_RULES(INVALID, UNSUPPORTED)                                                 \
+  INVALID(partial_out_given, (p.parts == 0 || p.partial_out.data != nullptr),                           \
+          "ratify::merge: partial_out must not be null")                                                \
+  INVALID(partial_lse_given, (p.parts == 0 || p.partial_lse.data != nullptr),                           \
+          "ratify::merge: partial_lse must not be null")                                                \
+  RATIFY_OPTIONAL_VIEW(INVALID, "merge", partial_out, p.parts, p.rows, p.q_heads, p.head_dim)           \
+  RATIFY_OPTIONAL_VIEW(INVALID, "merge", partial_lse, p.parts, int64_t{p.rows} * p.q_heads)             \
+  RATIFY_REQUIRED_VIEW(INVALID, "merge", out, p.rows, p.q_heads, p.head_dim)                            \
+  RATIFY_OPTIONAL_ARRAY(INVALID, "merge", lse)                                                          \
+  INVALID(in_place, (detail::are_apart({p.out.data, p.lse}, {p.partial_out.data, p.partial_lse.data})), \
+          "ratify::merge: out and lse must not be each other or an input")
 
 RATIFY_BEGIN_NAMESPACE
 
@@ -134,12 +138,6 @@ struct attention_traits {
     return min_of(by_rows, by_tokens);
   }
 };
-
-/// Whether a factor is finite and not 0, by its bits, so that no flag of the compiler can turn it around.
-RATIFY_HD inline bool is_finite_scale(float scale) {
-  uint32_t const magnitude = bits(scale) & 0x7fffffffu;
-  return magnitude != 0 && magnitude < 0x7f800000u;
-}
 
 template <class Policy>
 RATIFY_HD status launch_rules(attention_params<Policy> const& p) {

@@ -16,6 +16,8 @@
   INVALID(page_size, (p.page_size > 0), "ratify::append: page_size must be at least 1 token")                         \
   INVALID(pages, (p.max_pages >= 0 && p.pool_pages >= 0),                                                             \
           "ratify::append: max_pages and pool_pages must not be negative")                                            \
+  INVALID(max_pages, (p.rows == 0 || p.max_pages > 0),                                                                \
+          "ratify::append: max_pages must be at least 1 if there are rows")                                           \
   INVALID(scale_stride, (p.scale_stride == 0 || p.scale_stride == 1),                                                 \
           "ratify::append: scale_stride must be 0 (one scale) or 1 (one per KV head)")
 
@@ -28,7 +30,9 @@
   RATIFY_REQUIRED_ARRAY(INVALID, "append", context_len)                                                              \
   RATIFY_REQUIRED_ARRAY(INVALID, "append", query_start)                                                              \
   RATIFY_REQUIRED_ARRAY(INVALID, "append", k_scale)                                                                  \
-  RATIFY_REQUIRED_ARRAY(INVALID, "append", v_scale)
+  RATIFY_REQUIRED_ARRAY(INVALID, "append", v_scale)                                                                  \
+  INVALID(in_place, (detail::are_apart({p.k_pages.data, p.v_pages.data}, {p.k.data, p.v.data})),                     \
+          "ratify::append: k_pages and v_pages must not be each other, k or v")
 
 RATIFY_BEGIN_NAMESPACE
 namespace detail {

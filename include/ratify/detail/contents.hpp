@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Checking what device tensors hold, for debugging: the numbers that kernels steer by (row bounds, lengths, tables,
-/// slots) are read back and held against the capacities, and the first contradiction is put into words.
+/// slots, sampling parameters) are read back and held against the capacities and against each other, and the first
+/// contradiction is put into words.
 #pragma once
 
 #include <ratify/detail/meta.hpp>
@@ -8,10 +9,29 @@
 
 #if !defined(__CUDACC_RTC__)  // of the host
 #include <cstdio>
+#include <type_traits>
+#include <unordered_map>
 #include <vector>
 
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
+
+/// Which request of a launch writes each place of a pool, such as a slot.
+class place_writers {
+ public:
+  /// Notes that a request writes a place. @return the request that was the first to; -1 if this one is
+  int64_t add(int64_t place, int64_t request) {
+    auto const added = writers_.emplace(place, request);
+    return added.second ? -1 : added.first->second;
+  }
+  /// The request that writes a place; -1 if none does.
+  int64_t find(int64_t place) const {
+    auto const found = writers_.find(place);
+    return found == writers_.end() ? -1 : found->second;
+  }
+ private:
+  std::unordered_map<int64_t, int64_t> writers_;
+};
 
 /// Reads the tensors of one launch and keeps the first contradiction. Every member does nothing once there is one.
 template <class Executor>
@@ -43,10 +63,30 @@ class contents_checker {
   }
 
   /// Notes a contradiction: "ratify::OPERATION: NAME[index] is VALUE, RIGHT".
-  void contradicts(char const* name, int64_t index, int64_t value, char const* right) {
+  template <class Number>
+  void contradicts(char const* name, int64_t index, Number value, char const* right) {
     if (is_done()) return;
-    std::snprintf(report_.text, sizeof report_.text, "ratify::%s: %s[%lld] is %lld, %s", operation_, name,
-                  static_cast<long long>(index), static_cast<long long>(value), right);
+    char number[32];
+    if constexpr (std::is_floating_point_v<Number>)
+      std::snprintf(number, sizeof number, "%g", static_cast<double>(value));
+    else
+      std::snprintf(number, sizeof number, "%lld", static_cast<long long>(value));
+    std::snprintf(report_.text, sizeof report_.text, "ratify::%s: %s[%lld] is %s, %s", operation_, name,
+                  static_cast<long long>(index), number, right);
+  }
+  /// Notes that two requests have one slot, which at least one of them writes.
+  void shares(int64_t one, int64_t other, int64_t slot) {
+    if (is_done()) return;
+    std::snprintf(report_.text, sizeof report_.text, "ratify::%s: requests %lld and %lld share slot %lld", operation_,
+                  static_cast<long long>(one), static_cast<long long>(other), static_cast<long long>(slot));
+  }
+  /// Notes that new rows of two requests, or of one, go to one token of a page.
+  void shares(int64_t one, int64_t other, int64_t token, int64_t page) {
+    if (is_done()) return;
+    std::snprintf(report_.text, sizeof report_.text,
+                  "ratify::%s: rows of requests %lld and %lld share token %lld of page %lld", operation_,
+                  static_cast<long long>(one), static_cast<long long>(other), static_cast<long long>(token),
+                  static_cast<long long>(page));
   }
 
   /// Every entry of an array of [count] lies in lowest..highest; `right` says so in words.
@@ -58,20 +98,22 @@ class contents_checker {
         return contradicts(name, static_cast<int64_t>(i), values[i], right);
   }
 
-  /// The same of an array of [requests], for the requests that `bounds` (see `row_bounds`) gives rows: what stands
-  /// there for another one is not read by a kernel.
-  void in_range(char const* name, int32_t const* from, std::vector<int32_t> const& bounds, int64_t lowest,
-                int64_t highest, char const* right) {
+  /// Every entry of an array of [requests] is one that `is_right`, for the requests that `bounds` (see `row_bounds`)
+  /// gives rows: what stands there for another one is not read by a kernel.
+  template <class Element, class Judge>
+  void each(char const* name, Element const* from, std::vector<int32_t> const& bounds, Judge const& is_right,
+            char const* right) {
     if (bounds.empty()) return;
     auto const values = load(from, static_cast<int64_t>(bounds.size()) - 1);
     for (size_t r = 0; r < values.size(); ++r)
-      if (bounds[r] != bounds[r + 1] && (values[r] < lowest || values[r] > highest))
+      if (bounds[r] != bounds[r + 1] && !is_right(values[r]))
         return contradicts(name, static_cast<int64_t>(r), values[r], right);
   }
 
   /// The bounds of rows per request: they begin at 0 or above, never fall, end at `rows` or below, and give no request
-  /// more than `most` rows. @return the bounds; empty after a contradiction
-  std::vector<int32_t> row_bounds(int32_t const* query_start, int requests, int rows, int most) {
+  /// more than `most` rows. `too_many` says the last in words. @return the bounds; empty after a contradiction
+  std::vector<int32_t> row_bounds(int32_t const* query_start, int requests, int rows, int most,
+                                  char const* too_many = "which gives the request before it more rows than max_rows") {
     auto bounds = load(query_start, int64_t{requests} + 1);
     for (size_t i = 0; i < bounds.size() && !is_done(); ++i) {
       auto const place = static_cast<int64_t>(i);
@@ -80,7 +122,7 @@ class contents_checker {
       else if (i > 0 && bounds[i] < bounds[i - 1])
         contradicts("query_start", place, bounds[i], "less than the entry before it");
       else if (i > 0 && bounds[i] - bounds[i - 1] > most)
-        contradicts("query_start", place, bounds[i], "which gives the request before it more rows than max_rows");
+        contradicts("query_start", place, bounds[i], too_many);
     }
     if (is_done()) bounds.clear();
     return bounds;
@@ -88,14 +130,18 @@ class contents_checker {
 
   /// The pages of a request's tokens begin to end - 1 are pages of the pool; a pool of 0 pages is one whose size the
   /// caller does not say. `first_entry` is the number of the first entry of `table` in the whole block table.
-  void pages(int32_t const* table, int64_t first_entry, int64_t begin, int64_t end, int page_size, int64_t pool_pages) {
-    if (begin >= end) return;
+  /// @return the pages, from that of token `begin` on; empty after a contradiction
+  std::vector<int32_t> pages(int32_t const* table, int64_t first_entry, int64_t begin, int64_t end, int page_size,
+                             int64_t pool_pages) {
+    if (begin >= end) return {};
     int64_t const first = begin / page_size, last = (end - 1) / page_size;
-    auto const entries = load(table + first, last - first + 1);
-    for (size_t i = 0; i < entries.size(); ++i)
+    auto entries = load(table + first, last - first + 1);
+    for (size_t i = 0; i < entries.size() && !is_done(); ++i)
       if (entries[i] < 0 || (pool_pages > 0 && entries[i] >= pool_pages))
-        return contradicts("block_table", first_entry + first + static_cast<int64_t>(i), entries[i],
-                           "which is outside the pool of pool_pages pages");
+        contradicts("block_table", first_entry + first + static_cast<int64_t>(i), entries[i],
+                    "which is outside the pool of pool_pages pages");
+    if (is_done()) entries.clear();
+    return entries;
   }
 
   bool is_done() const { return report_.text[0] != '\0' || !failure_; }

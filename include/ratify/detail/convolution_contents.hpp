@@ -14,6 +14,7 @@ void check_contents(convolution_params<Policy> const& p, Checker& checker) {
   auto const bounds = checker.row_bounds(p.query_start, p.requests, p.rows, p.max_rows);
   auto const slots_of = checker.load(p.slot, p.requests), kept = checker.load(p.kept, p.requests),
              fresh = checker.load(p.fresh, p.requests);
+  place_writers writers;
   for (size_t r = 0; r < kept.size() && r + 1 < bounds.size() && r < slots_of.size(); ++r) {
     if (bounds[r] == bounds[r + 1] || slots_of[r] < 0) continue;  // not in this round, or retired
     auto const request = static_cast<int64_t>(r);
@@ -21,6 +22,8 @@ void check_contents(convolution_params<Policy> const& p, Checker& checker) {
       return checker.contradicts("slot", request, slots_of[r], "which is outside the pool of pool_slots slots");
     if (kept[r] < 0 || kept[r] > p.max_rows)
       return checker.contradicts("kept", request, kept[r], "which is outside 0 to max_rows");
+    if (int64_t const other = writers.add(slots_of[r], request); other >= 0)
+      return checker.shares(other, request, slots_of[r]);
     if (r >= fresh.size()) continue;
     if (fresh[r] != 0 && fresh[r] != 1)
       return checker.contradicts("fresh", request, fresh[r], "which is neither 0 nor 1");

@@ -23,13 +23,18 @@
 #define RATIFY_CONVOLUTION_TENSOR_RULES(INVALID, UNSUPPORTED)                                             \
   RATIFY_REQUIRED_VIEW(INVALID, "convolution", x, p.rows, p.channels)                                     \
   RATIFY_REQUIRED_ARRAY(INVALID, "convolution", weight)                                                   \
+  RATIFY_OPTIONAL_ARRAY(INVALID, "convolution", bias)                                                     \
   RATIFY_REQUIRED_ARRAY(INVALID, "convolution", window_pool)                                              \
   INVALID(slot_stride, (p.pool_slots == 1 || p.slot_stride >= window_elements(p)),                        \
           "ratify::convolution: slot_stride must be at least (width - 1 + max_rows) * channels elements") \
+  INVALID(slot_stride_far, (detail::is_in_memory<typename Policy::input_format>(window_pool_span(p))),    \
+          "ratify::convolution: the strides of window_pool reach over 2^63 bytes")                        \
   RATIFY_REQUIRED_ARRAY(INVALID, "convolution", slot)                                                     \
   RATIFY_REQUIRED_ARRAY(INVALID, "convolution", kept)                                                     \
+  RATIFY_OPTIONAL_ARRAY(INVALID, "convolution", fresh)                                                    \
   RATIFY_REQUIRED_ARRAY(INVALID, "convolution", query_start)                                              \
-  RATIFY_REQUIRED_VIEW(INVALID, "convolution", out, p.rows, p.channels)
+  RATIFY_REQUIRED_VIEW(INVALID, "convolution", out, p.rows, p.channels)                                   \
+  INVALID(in_place, (detail::begin_apart(p.out.data, p.x.data)), "ratify::convolution: out must not be x")
 
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
@@ -38,6 +43,13 @@ namespace detail {
 template <class Policy>
 RATIFY_HD constexpr int64_t window_elements(convolution_params<Policy> const& p) {
   return (int64_t{Policy::width} - 1 + p.max_rows) * p.channels;
+}
+
+/// Elements from the first to the last one of the window pool, see `span_of`.
+template <class Policy>
+RATIFY_HD constexpr int64_t window_pool_span(convolution_params<Policy> const& p) {
+  strided_extent const dimensions[] = {{p.slot_stride, p.pool_slots}};
+  return span_of(window_elements(p), dimensions);
 }
 
 template <class Policy>

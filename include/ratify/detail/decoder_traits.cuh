@@ -11,8 +11,9 @@
   UNSUPPORTED(most_codes, (p.count <= int64_t{0x7fffffff} * 512), "ratify::decode: count must be at most 2^40 - 512")
 
 #define RATIFY_DECODE_TENSOR_RULES(INVALID, UNSUPPORTED) \
-  RATIFY_REQUIRED_ARRAY(INVALID, "decode", codes)        \
-  RATIFY_REQUIRED_ARRAY(INVALID, "decode", values)
+  RATIFY_GIVEN_RULE(INVALID, "decode", codes)            \
+  RATIFY_REQUIRED_ARRAY(INVALID, "decode", values)       \
+  INVALID(in_place, (detail::begin_apart(p.values, p.codes)), "ratify::decode: values must not be codes")
 
 RATIFY_BEGIN_NAMESPACE
 namespace detail {

@@ -19,21 +19,29 @@
   UNSUPPORTED(most_words, (p.vocab <= detail::draft_walk_most_words),                                \
               "ratify::draft_walk: vocab must be at most 4194304 tokens, as in acceptance")
 
-#define RATIFY_DRAFT_WALK_TENSOR_RULES(INVALID, UNSUPPORTED)                                            \
-  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", unary, p.requests, p.draft_slots, p.candidate_count)      \
-  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", candidates, p.requests, p.draft_slots, p.candidate_count) \
-  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", left, p.vocab, p.rank)                                    \
-  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", right, p.vocab, p.rank)                                   \
-  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", project, p.requests, p.draft_slots, p.rank)               \
-  RATIFY_REQUIRED_ARRAY(INVALID, "draft_walk", anchor)                                                  \
-  INVALID(temperature_given, (Policy::mode != draft_mode::sample || p.temperature != nullptr),          \
-          "ratify::draft_walk: temperature must not be null in mode sample")                            \
-  INVALID(seed_given, (Policy::mode != draft_mode::sample || p.seed != nullptr),                        \
-          "ratify::draft_walk: seed must not be null in mode sample")                                   \
-  INVALID(position_given, (Policy::mode != draft_mode::sample || p.position != nullptr),                \
-          "ratify::draft_walk: position must not be null in mode sample")                               \
-  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", tokens, p.requests, p.draft_slots)                        \
-  RATIFY_OPTIONAL_VIEW(INVALID, "draft_walk", q, p.requests, p.draft_slots, p.candidate_count)
+#define RATIFY_DRAFT_WALK_TENSOR_RULES(INVALID, UNSUPPORTED)                                                         \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", unary, p.requests, p.draft_slots, p.candidate_count)                   \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", candidates, p.requests, p.draft_slots, p.candidate_count)              \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", left, p.vocab, p.rank)                                                 \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", right, p.vocab, p.rank)                                                \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", project, p.requests, p.draft_slots, p.rank)                            \
+  RATIFY_REQUIRED_ARRAY(INVALID, "draft_walk", anchor)                                                               \
+  INVALID(temperature_given, (Policy::mode != draft_mode::sample || p.temperature != nullptr),                       \
+          "ratify::draft_walk: temperature must not be null in mode sample")                                         \
+  RATIFY_OPTIONAL_ARRAY(INVALID, "draft_walk", temperature)                                                          \
+  INVALID(seed_given, (Policy::mode != draft_mode::sample || p.seed != nullptr),                                     \
+          "ratify::draft_walk: seed must not be null in mode sample")                                                \
+  RATIFY_OPTIONAL_ARRAY(INVALID, "draft_walk", seed)                                                                 \
+  INVALID(position_given, (Policy::mode != draft_mode::sample || p.position != nullptr),                             \
+          "ratify::draft_walk: position must not be null in mode sample")                                            \
+  RATIFY_OPTIONAL_ARRAY(INVALID, "draft_walk", position)                                                             \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_walk", tokens, p.requests, p.draft_slots)                                     \
+  RATIFY_OPTIONAL_VIEW(INVALID, "draft_walk", q, p.requests, p.draft_slots, p.candidate_count)                       \
+  INVALID(                                                                                                           \
+      in_place,                                                                                                      \
+      (detail::are_apart({p.tokens.data, p.q.data}, {p.unary.data, p.candidates.data, p.left.data, p.right.data,     \
+                                                     p.project.data, p.anchor, p.temperature, p.seed, p.position})), \
+      "ratify::draft_walk: tokens and q must not be each other or an input")
 
 #define RATIFY_DRAFT_CONVOLUTION_SHAPE_RULES(INVALID, UNSUPPORTED)                                                     \
   INVALID(requests, (p.requests >= 0), "ratify::draft_convolution: requests must not be negative")                     \
@@ -44,14 +52,16 @@
   UNSUPPORTED(elements, (int64_t{p.requests} * p.draft_slots <= detail::draft_convolution_most_elements / p.channels), \
               "ratify::draft_convolution: requests * draft_slots * channels must be at most 2^37, what a grid holds")
 
-#define RATIFY_DRAFT_CONVOLUTION_TENSOR_RULES(INVALID, UNSUPPORTED)                               \
-  RATIFY_REQUIRED_VIEW(INVALID, "draft_convolution", x, p.requests, p.draft_slots, p.channels)    \
-  RATIFY_REQUIRED_ARRAY(INVALID, "draft_convolution", base)                                       \
-  RATIFY_REQUIRED_VIEW(INVALID, "draft_convolution", delta, p.requests, p.draft_slots,            \
-                       2 * (p.channels / detail::draft_convolution_group))                        \
-  RATIFY_REQUIRED_VIEW(INVALID, "draft_convolution", out, p.requests, p.draft_slots, p.channels)  \
-  INVALID(in_place, (static_cast<void const*>(p.out.data) != static_cast<void const*>(p.x.data)), \
-          "ratify::draft_convolution: out must not be x: each slot reads the input of the slot before it")
+#define RATIFY_DRAFT_CONVOLUTION_TENSOR_RULES(INVALID, UNSUPPORTED)                                        \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_convolution", x, p.requests, p.draft_slots, p.channels)             \
+  RATIFY_REQUIRED_ARRAY(INVALID, "draft_convolution", base)                                                \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_convolution", delta, p.requests, p.draft_slots,                     \
+                       2 * (p.channels / detail::draft_convolution_group))                                 \
+  RATIFY_REQUIRED_VIEW(INVALID, "draft_convolution", out, p.requests, p.draft_slots, p.channels)           \
+  INVALID(in_place, (detail::begin_apart(p.out.data, p.x.data)),                                           \
+          "ratify::draft_convolution: out must not be x: each slot reads the input of the slot before it") \
+  INVALID(weights_in_place, (detail::are_apart({p.out.data}, {p.base, p.delta.data})),                     \
+          "ratify::draft_convolution: out must not be base or delta")
 
 RATIFY_BEGIN_NAMESPACE
 namespace detail {

@@ -11,10 +11,12 @@
   INVALID(columns, (p.columns > 0), "ratify::embedding: columns must be at least 1") \
   INVALID(vocab, (p.vocab > 0), "ratify::embedding: vocab must be at least 1 token")
 
-#define RATIFY_EMBEDDING_TENSOR_RULES(INVALID, UNSUPPORTED) \
-  RATIFY_REQUIRED_ARRAY(INVALID, "embedding", table)        \
-  RATIFY_REQUIRED_ARRAY(INVALID, "embedding", tokens)       \
-  RATIFY_REQUIRED_VIEW(INVALID, "embedding", out, p.rows, p.columns)
+#define RATIFY_EMBEDDING_TENSOR_RULES(INVALID, UNSUPPORTED)                 \
+  RATIFY_REQUIRED_ARRAY(INVALID, "embedding", table)                        \
+  RATIFY_REQUIRED_ARRAY(INVALID, "embedding", tokens)                       \
+  RATIFY_REQUIRED_VIEW(INVALID, "embedding", out, p.rows, p.columns)        \
+  INVALID(in_place, (detail::are_apart({p.out.data}, {p.table, p.tokens})), \
+          "ratify::embedding: out must not be an input")
 
 RATIFY_BEGIN_NAMESPACE
 namespace detail {

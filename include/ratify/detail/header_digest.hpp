@@ -4,4 +4,4 @@
 #pragma once
 
 /// The first 64 bits of the SHA-256 of the names and contents of all other headers.
-#define RATIFY_HEADER_DIGEST "9749776219cc0ed4"
+#define RATIFY_HEADER_DIGEST "2923d06a59e56a43"

@@ -11,7 +11,6 @@ namespace detail {
 
 template <class Policy, class Checker>
 void check_contents(projection_params<Policy> const& p, Checker& checker) {
-  if (p.segments <= 1) return;
   auto const ends = checker.load(p.segment_end, p.segments);
   int32_t before = 0;
   for (size_t s = 0; s < ends.size(); ++s) {

@@ -19,21 +19,21 @@
   INVALID(segment_end, (p.segments == 1 || p.segment_end != nullptr),                                             \
           "ratify::projection: segment_end must not be null if there is more than one segment")
 
-#define RATIFY_PROJECTION_TENSOR_RULES(INVALID, UNSUPPORTED)  \
-  RATIFY_REQUIRED_VIEW(INVALID, "projection", x, p.rows, p.k) \
-  RATIFY_REQUIRED_ARRAY(INVALID, "projection", w_packed)      \
-  RATIFY_REQUIRED_ARRAY(INVALID, "projection", w_scale)       \
-  RATIFY_REQUIRED_ARRAY(INVALID, "projection", w_global)      \
-  RATIFY_REQUIRED_VIEW(INVALID, "projection", y, p.rows, p.n) \
+#define RATIFY_PROJECTION_TENSOR_RULES(INVALID, UNSUPPORTED)                                                     \
+  RATIFY_REQUIRED_VIEW(INVALID, "projection", x, p.rows, p.k)                                                    \
+  RATIFY_GIVEN_RULE(INVALID, "projection", w_packed)                                                             \
+  RATIFY_GIVEN_RULE(INVALID, "projection", w_scale)                                                              \
+  RATIFY_REQUIRED_ARRAY(INVALID, "projection", w_global)                                                         \
+  RATIFY_OPTIONAL_ARRAY(INVALID, "projection", segment_end)                                                      \
+  RATIFY_OPTIONAL_ARRAY(INVALID, "projection", bias)                                                             \
+  RATIFY_REQUIRED_VIEW(INVALID, "projection", y, p.rows, p.n)                                                    \
+  INVALID(in_place,                                                                                              \
+          (detail::are_apart({p.y.data}, {p.x.data, p.w_packed, p.w_scale, p.w_global, p.segment_end, p.bias})), \
+          "ratify::projection: y must not be an input")                                                          \
   UNSUPPORTED(alignment, (detail::is_aligned(p.w_packed, 8)), "ratify::projection: w_packed must be aligned to 8 bytes")
 
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
-
-template <class Element>
-RATIFY_HD bool is_aligned(Element const* p, size_t bytes) {
-  return reinterpret_cast<RATIFY_STD::uintptr_t>(p) % bytes == 0;
-}
 
 template <class Policy>
 RATIFY_HD status launch_rules(projection_params<Policy> const& p) {

@@ -7,21 +7,22 @@
 #include <ratify/recurrence_params.hpp>
 #include <ratify/status.hpp>
 
-#define RATIFY_RECURRENCE_SHAPE_RULES(INVALID, UNSUPPORTED)                                                     \
-  INVALID(rows, (p.rows >= 0 && p.requests >= 0), "ratify::recurrence: rows and requests must not be negative") \
-  INVALID(requests, (p.rows == 0 || p.requests > 0),                                                            \
-          "ratify::recurrence: requests must be at least 1 if there are rows")                                  \
-  UNSUPPORTED(most_requests, (p.requests <= 65535), "ratify::recurrence: requests must be at most 65535")       \
-  INVALID(heads, (p.key_heads > 0 && p.value_heads > 0 && p.value_heads % p.key_heads == 0),                    \
-          "ratify::recurrence: value_heads must be a positive multiple of key_heads")                           \
-  UNSUPPORTED(most_heads, (p.value_heads <= 65535), "ratify::recurrence: value_heads must be at most 65535")    \
-  INVALID(max_rows, (p.max_rows > 0),                                                                           \
-          "ratify::recurrence: max_rows, the most rows of one request, must be at least 1")                     \
-  UNSUPPORTED(most_rows, (p.max_rows <= 32),                                                                    \
-              "ratify::recurrence: max_rows must be at most 32; split longer runs into several launches")       \
-  INVALID(pool_slots, (p.pool_slots >= 0), "ratify::recurrence: pool_slots must not be negative")               \
-  INVALID(slots_given, (p.rows == 0 || p.pool_slots > 0),                                                       \
-          "ratify::recurrence: pool_slots, the slots that the pool holds, must be at least 1 if there are rows")
+#define RATIFY_RECURRENCE_SHAPE_RULES(INVALID, UNSUPPORTED)                                                      \
+  INVALID(rows, (p.rows >= 0 && p.requests >= 0), "ratify::recurrence: rows and requests must not be negative")  \
+  INVALID(requests, (p.rows == 0 || p.requests > 0),                                                             \
+          "ratify::recurrence: requests must be at least 1 if there are rows")                                   \
+  UNSUPPORTED(most_requests, (p.requests <= 65535), "ratify::recurrence: requests must be at most 65535")        \
+  INVALID(heads, (p.key_heads > 0 && p.value_heads > 0 && p.value_heads % p.key_heads == 0),                     \
+          "ratify::recurrence: value_heads must be a positive multiple of key_heads")                            \
+  UNSUPPORTED(most_heads, (p.value_heads <= 65535), "ratify::recurrence: value_heads must be at most 65535")     \
+  INVALID(max_rows, (p.max_rows > 0),                                                                            \
+          "ratify::recurrence: max_rows, the most rows of one request, must be at least 1")                      \
+  UNSUPPORTED(most_rows, (p.max_rows <= 32),                                                                     \
+              "ratify::recurrence: max_rows must be at most 32; split longer runs into several launches")        \
+  INVALID(pool_slots, (p.pool_slots >= 0), "ratify::recurrence: pool_slots must not be negative")                \
+  INVALID(slots_given, (p.rows == 0 || p.pool_slots > 0),                                                        \
+          "ratify::recurrence: pool_slots, the slots that the pool holds, must be at least 1 if there are rows") \
+  INVALID(scale, (p.rows == 0 || is_finite_scale(p.scale)), "ratify::recurrence: scale must be finite and not 0")
 
 #define RATIFY_RECURRENCE_TENSOR_RULES(INVALID, UNSUPPORTED)                                             \
   RATIFY_REQUIRED_VIEW(INVALID, "recurrence", q, p.rows, p.key_heads, Policy::key_dim)                   \
@@ -30,8 +31,13 @@
   RATIFY_REQUIRED_ARRAY(INVALID, "recurrence", state_pool)                                               \
   INVALID(slot_stride, (p.pool_slots == 1 || p.slot_stride >= recurrence_state_elements(p)),             \
           "ratify::recurrence: slot_stride must be at least value_heads * key_dim * value_dim elements") \
+  INVALID(slot_stride_far, (detail::is_in_memory<float>(recurrence_pool_span(p))),                       \
+          "ratify::recurrence: the strides of state_pool reach over 2^63 bytes")                         \
   RATIFY_REQUIRED_ARRAY(INVALID, "recurrence", query_start)                                              \
-  RATIFY_REQUIRED_VIEW(INVALID, "recurrence", out, p.rows, p.value_heads, Policy::value_dim)
+  RATIFY_OPTIONAL_ARRAY(INVALID, "recurrence", fresh)                                                    \
+  RATIFY_REQUIRED_VIEW(INVALID, "recurrence", out, p.rows, p.value_heads, Policy::value_dim)             \
+  INVALID(in_place, (detail::are_apart({p.out.data}, {p.q.data, p.k.data, p.v.data, p.state_pool})),     \
+          "ratify::recurrence: out must not be q, k, v or state_pool")
 
 // One of three, by the policy's mode.
 #define RATIFY_RECURRENCE_SNAPSHOTS_TENSOR_RULES(INVALID, UNSUPPORTED)   \
@@ -41,6 +47,7 @@
   RATIFY_REQUIRED_ARRAY(INVALID, "recurrence", selector)                 \
   RATIFY_REQUIRED_VIEW(INVALID, "recurrence", snapshot_slot, p.requests, p.snapshot_sets* p.max_rows)
 #define RATIFY_RECURRENCE_REPLAY_TENSOR_RULES(INVALID, UNSUPPORTED)                                              \
+  INVALID(ring_places_given, (p.ring_places > 0), "ratify::recurrence: ring_places must be at least 1")          \
   UNSUPPORTED(ring_places, (p.ring_places == 16 || p.ring_places == 32 || p.ring_places == 64),                  \
               "ratify::recurrence: ring_places must be 16, 32 or 64")                                            \
   UNSUPPORTED(ring_room, (p.ring_places >= 2 * p.max_rows),                                                      \
@@ -74,6 +81,13 @@ namespace detail {
 template <class Policy>
 RATIFY_HD constexpr int64_t recurrence_state_elements(recurrence_params<Policy> const& p) {
   return int64_t{p.value_heads} * Policy::key_dim * Policy::value_dim;
+}
+
+/// Elements from the first to the last one of the pool, see `span_of`.
+template <class Policy>
+RATIFY_HD constexpr int64_t recurrence_pool_span(recurrence_params<Policy> const& p) {
+  strided_extent const dimensions[] = {{p.slot_stride, p.pool_slots}};
+  return span_of(recurrence_state_elements(p), dimensions);
 }
 
 template <class Policy>

@@ -19,7 +19,8 @@
 
 #define RATIFY_SHADOW_COPY_TENSOR_RULES(INVALID, UNSUPPORTED)           \
   RATIFY_REQUIRED_VIEW(INVALID, "shadow_copy", from, p.rows, p.columns) \
-  RATIFY_REQUIRED_VIEW(INVALID, "shadow_copy", to, p.rows, p.columns)
+  RATIFY_REQUIRED_VIEW(INVALID, "shadow_copy", to, p.rows, p.columns)   \
+  INVALID(in_place, (detail::begin_apart(p.to.data, p.from.data)), "ratify::shadow_copy: to must not be from")
 
 #define RATIFY_SHADOW_COMPARE_SHAPE_RULES(INVALID, UNSUPPORTED)      \
   RATIFY_SHADOW_EXTENT_RULES(INVALID, UNSUPPORTED, "shadow_compare") \
