@@ -35,8 +35,8 @@ struct acceptance_cursors {
   int32_t const* flush = nullptr;  ///< what the round's recurrence was launched with. Null: all 0
   int32_t* next_flush = nullptr;   ///< becomes 1 if the next round must flush, else 0; may be `flush` itself
   int ring_places = 0;             ///< places of a ring: 16, 32 or 64
-  /// Most rows of a round: at least max_drafts + 1, at most ring_places / 2. The next round is told to flush if the ring
-  /// holds more than ring_places - 2 * round_rows rows, because the round after that one might then find no room.
+  /// Most rows of a round: at least max_drafts + 1, at most ring_places / 2. The next round is told to flush if the
+  /// ring holds more than ring_places - 2 * round_rows rows, because the round after that one might then find no room.
   int round_rows = 0;
 };
 
