@@ -125,11 +125,12 @@ void run(task& t) {
       p.requests = requests;
       p.vocab = logits.extent(1);
       p.max_drafts = max_drafts;
-      if (!from.candidates.empty()) {
+      constexpr bool takes_sources = operation_type::policy::rule == ratify::acceptance_rule::rejection;
+      if (takes_sources && !from.candidates.empty()) {
         p.draft_candidates = {candidates.data(), from.each * max_drafts, from.each};
         p.draft_candidate_q = {weights.data(), from.each * max_drafts, from.each};
         p.candidates = static_cast<int>(from.each);
-      } else if (!from.weights.empty()) {
+      } else if (takes_sources && !from.weights.empty()) {
         p.draft_probs = {weights.data(), from.each * max_drafts, from.each};
       }
       launch<operation_type>(on, p);
