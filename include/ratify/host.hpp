@@ -23,10 +23,13 @@ RATIFY_BEGIN_NAMESPACE
 template <int Threads>
 using host_block = detail::host_block<Threads>;
 
-/// How a host executor runs. No bit of a result depends on it.
+/// How a host executor runs. No bit of an ordered policy's result depends on it.
 struct host_options {
   int threads = 0;            ///< CPU threads that run blocks, the calling one included; 0 = as many as the machine has
   uint64_t shuffle_seed = 0;  ///< other than 0: blocks, and the threads of a block, run in an order drawn from it
+  /// How products of matrix units are rounded: `hopper` for the bits of such a card. Policies whose arithmetic is
+  /// ordered have none.
+  matrix_model matrix = matrix_model::exact;
   /// Other than nullptr: before each launch the contents of its tensors are held against the capacities, and a
   /// contradiction is refused with its text here.
   contents_report* check_contents = nullptr;
@@ -37,8 +40,9 @@ struct host_options {
 class host_executor {
  public:
   /// @param threads see host_options
-  explicit host_executor(int threads = 0) : host_executor(host_options{threads, 0, nullptr}) {}
-  explicit host_executor(host_options const& o) : shuffle_seed_(o.shuffle_seed), contents_(o.check_contents) {
+  explicit host_executor(int threads = 0) : host_executor(options_of(threads)) {}
+  explicit host_executor(host_options const& o)
+      : shuffle_seed_(o.shuffle_seed), matrix_(o.matrix), contents_(o.check_contents) {
     int const hardware = static_cast<int>(std::thread::hardware_concurrency());
     threads_ = o.threads > 0 ? o.threads : detail::max_of(hardware, 1);
     for (int i = 1; i < threads_; ++i) workers_.emplace_back([this] { serve(); });
@@ -107,30 +111,36 @@ class host_executor {
     return 4 * threads_;
   }
  private:
+  static host_options options_of(int threads) {
+    host_options o;
+    o.threads = threads;
+    return o;
+  }
+
   /// One CPU thread's fibers and the shared storage of the block it runs.
   class worker_state {
    public:
-    /// The fibers for the next block. Where a checker tells them apart, blocks that follow one another have others:
+    /// What the next block runs on. Where a checker tells them apart, blocks that follow one another have others:
     /// what two blocks of a launch do is in no order, which fibers that did both could not show.
-    detail::fiber_pool& next_fibers(int threads) {
-      if (!detail::thread_checker::present) return pools_[0];
-      int const used = detail::min_of(detail::max_of(256 / threads, 2), pool_count);
-      return pools_[++blocks_ % static_cast<unsigned>(used)];
+    detail::host_machine& next_machine(int threads) {
+      if (!detail::thread_checker::present) return machines_[0];
+      int const used = detail::min_of(detail::max_of(256 / threads, 2), machine_count);
+      return machines_[++blocks_ % static_cast<unsigned>(used)];
     }
     /// At the end of a launch.
     void join() {
-      for (auto& pool : pools_) pool.join();
+      for (auto& machine : machines_) machine.scopes.join();
     }
     std::vector<unsigned char> storage;
     std::string name;  ///< of the block that runs, where a checker reports it
    private:
-    static constexpr int pool_count = detail::thread_checker::present ? 8 : 1;
-    detail::fiber_pool pools_[pool_count];
+    static constexpr int machine_count = detail::thread_checker::present ? 8 : 1;
+    detail::host_machine machines_[machine_count];
     unsigned blocks_ = 0;
   };
   struct job {
     void const* stage = nullptr;
-    char const* (*block)(worker_state&, void const* stage, grid_extent index, uint64_t order) = nullptr;
+    char const* (*block)(worker_state&, void const* stage, grid_extent index, uint64_t order, matrix_model) = nullptr;
     grid_extent grid;
     int64_t blocks = 0;
   };
@@ -140,13 +150,14 @@ class host_executor {
   struct RATIFY_HIDDEN block_context {
     using block_type = detail::host_block<Kernel::block_threads>;
     using storage_type = typename Kernel::template shared_storage<block_type>;
-    detail::fiber_pool& fibers;
+    detail::host_machine& machine;
     stage<Kernel> const& s;
     grid_extent index;
     storage_type* storage;
     void run(int thread) {
-      block_type block(fibers, thread, index, s.grid);
+      block_type block(machine, thread, index, s.grid);
       Kernel::run(block, s.params, *storage);
+      block.end();
     }
   };
 
@@ -181,7 +192,7 @@ class host_executor {
 #endif
 
   template <class Kernel, bool Fma>
-  static char const* run_block(worker_state& w, void const* s, grid_extent index, uint64_t order) {
+  static char const* run_block(worker_state& w, void const* s, grid_extent index, uint64_t order, matrix_model matrix) {
     using storage_type = typename block_context<Kernel>::storage_type;
     static_assert(alignof(storage_type) <= 128, "ratify: shared storage is aligned to at most 128 bytes");
 #if defined(RATIFY_ADDRESS_SANITIZER) || defined(RATIFY_THREAD_SANITIZER)
@@ -194,13 +205,15 @@ class host_executor {
     auto const at = reinterpret_cast<uintptr_t>(w.storage.data());
     storage_type* const storage = new (w.storage.data() + (alignment - at % alignment) % alignment) storage_type;
 #endif
-    detail::fiber_pool& fibers = w.next_fibers(Kernel::block_threads);
-    fibers.shuffle(order);
+    detail::host_machine& machine = w.next_machine(Kernel::block_threads);
+    machine.scopes.fibers().shuffle(order);
+    machine.copies.begin(Kernel::block_threads);
+    machine.matrix = matrix;
     if constexpr (detail::thread_checker::present) w.name = block_name(Kernel::name, index);
-    fibers.name_block(w.name.c_str());
-    block_context<Kernel> c{fibers, *static_cast<stage<Kernel> const*>(s), index, storage};
+    machine.scopes.fibers().name_block(w.name.c_str());
+    block_context<Kernel> c{machine, *static_cast<stage<Kernel> const*>(s), index, storage};
     char const* const failure =
-        fibers.run(Kernel::block_threads, Fma ? &run_thread_fma<Kernel> : &run_thread<Kernel>, &c);
+        machine.scopes.run(Kernel::block_threads, Fma ? &run_thread_fma<Kernel> : &run_thread<Kernel>, &c);
 #if defined(RATIFY_ADDRESS_SANITIZER) || defined(RATIFY_THREAD_SANITIZER)
     delete storage;
 #endif
@@ -214,7 +227,7 @@ class host_executor {
       int64_t const i = shuffle_seed_ == 0 ? n : shuffled(n);
       grid_extent const index{static_cast<int>(i % job_.grid.x), static_cast<int>(i / job_.grid.x % job_.grid.y),
                               static_cast<int>(i / job_.grid.x / job_.grid.y)};
-      char const* const failure = job_.block(w, job_.stage, index, shuffle_seed_ == 0 ? 0 : drawn(i) | 1u);
+      char const* const failure = job_.block(w, job_.stage, index, shuffle_seed_ == 0 ? 0 : drawn(i) | 1u, matrix_);
       if (failure == nullptr) continue;
       next_block_.store(job_.blocks, std::memory_order_relaxed);
       if (!failed_.exchange(true)) {
@@ -281,6 +294,7 @@ class host_executor {
 
   int threads_ = 1;
   uint64_t shuffle_seed_ = 0, launches_ = 0;
+  matrix_model matrix_ = matrix_model::exact;
   contents_report* contents_ = nullptr;
   std::mutex launch_mutex_, sleep_mutex_;
   std::condition_variable wake_, done_;

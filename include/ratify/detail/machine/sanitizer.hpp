@@ -33,12 +33,6 @@ void AnnotateIgnoreWritesEnd(char const* file, int line);
 }
 #endif
 
-#if defined(__GNUC__)
-#define RATIFY_INLINE __attribute__((always_inline)) inline
-#else
-#define RATIFY_INLINE inline
-#endif
-
 // A switch of fibers is one function, so that ThreadSanitizer sees the same calls on both sides.
 #if defined(RATIFY_THREAD_SANITIZER)
 #define RATIFY_CHECKED_SWITCH RATIFY_NOINLINE

@@ -33,10 +33,28 @@ __device__ inline void warp_barrier_mask(uint32_t mask) {
 #endif
 }
 
+/// Barrier `id`, at which `threads` threads of the block meet; barrier 0 is the block's own.
+__device__ inline void barrier_of(int id, int threads) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+#endif
+}
 __device__ inline void block_barrier_all() {
 #if defined(__CUDA_ARCH__)
   asm volatile("barrier.sync 0;" ::: "memory");
 #endif
+}
+
+/// A barrier too. @return whether the predicate of one of the threads holds
+__device__ inline bool barrier_any(int id, int threads, bool predicate) {
+  uint32_t r = predicate;
+#if defined(__CUDA_ARCH__)
+  asm volatile("{ .reg .pred p, q; setp.ne.u32 p, %1, 0; barrier.red.or.pred q, %2, %3, p; selp.u32 %0, 1, 0, q; }"
+               : "=r"(r)
+               : "r"(static_cast<uint32_t>(predicate)), "r"(id), "r"(threads)
+               : "memory");
+#endif
+  return r != 0;
 }
 
 }  // namespace detail
