@@ -86,6 +86,7 @@ class cuda_executor {
     cudaFuncAttributes a{};
     if (own_error([&] { return cudaFuncGetAttributes(&a, address<Kernel, Architectures>()); }) != cudaSuccess)
       return {status_code::unsupported, "ratify: the binary holds no code for this card"};
+    if (a.ptxVersion * 10 < detail::needs_of<Kernel>.architecture) return too_old<Kernel>();
     if (a.maxThreadsPerBlock < Kernel::block_threads)
       return {status_code::unsupported, "ratify: the kernel was not built for this card"};
     return {};
@@ -94,6 +95,8 @@ class cuda_executor {
   template <class Kernel, class Architectures = detail::compiled_architectures>
   status run(stage<Kernel> const& s) const {
     if (error_ != cudaSuccess) return no_device();
+    if constexpr (detail::needs_of<Kernel>.architecture > kernel_needs{}.architecture)
+      if (status const s = can_run<Kernel, Architectures>(); !s) return s;
     if (auto const e = allow_shared<Kernel, Architectures>(); e != cudaSuccess)
       return {status_code::launch_failed, cudaGetErrorString(e)};
     cudaLaunchConfig_t config{};
@@ -157,6 +160,15 @@ class cuda_executor {
       return cudaFuncSetAttribute(address<Kernel, Architectures>(), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(shared));
     });
+  }
+  /// The code that would run, which may be older than the card, lacks instructions of the kernel.
+  template <class Kernel>
+  static status too_old() {
+    constexpr int needed = detail::needs_of<Kernel>.architecture;
+    return {status_code::unsupported,
+            needed <= 750   ? "ratify: the kernel needs a card of sm_75 or newer, and code for one"
+            : needed <= 800 ? "ratify: the kernel needs a card of sm_80 or newer, and code for one"
+                            : "ratify: the kernel needs a card of sm_90 or newer, and code for one"};
   }
   static status no_device() { return {status_code::no_device, "ratify: no CUDA device or no driver"}; }
 

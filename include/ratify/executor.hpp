@@ -22,6 +22,49 @@ struct sizing_block {
 
 }  // namespace detail
 
+/// What a kernel needs of a card. A kernel that needs more than the least card of the library says so:
+///   static constexpr kernel_needs needs{800};
+struct kernel_needs {
+  int architecture = 700;  ///< the least, as `__CUDA_ARCH__` counts
+};
+
+namespace detail {
+
+template <class Kernel, class = void>
+inline constexpr kernel_needs needs_of{};
+template <class Kernel>
+inline constexpr kernel_needs needs_of<Kernel, RATIFY_STD::void_t<decltype(Kernel::needs)>> = Kernel::needs;
+
+/// Whether a kernel has a part that runs before the launches before it have ended:
+///   struct constants { ... };            pointers to const and numbers: nothing that the launch before this one writes
+///   struct params : constants { ... };
+///   struct carried { ... };              what each thread keeps from `prefetch` to `run`
+///   static carried prefetch(Block const&, constants const&, shared_storage<Block>&);
+///   static void run(Block const&, params const&, shared_storage<Block>&, carried&);
+template <class Kernel, class = void>
+inline constexpr bool has_prefetch = false;
+template <class Kernel>
+inline constexpr bool has_prefetch<Kernel, RATIFY_STD::void_t<typename Kernel::constants>> = true;
+
+/// Runs a kernel's code in one thread; `wait` returns when the launches before this one have ended. A kernel cannot
+/// forget to wait, because what comes before is given its constants alone.
+RATIFY_ANY_BLOCK
+template <class Kernel, class Block, class Wait>
+RATIFY_HD void run_kernel(Block const& block, typename Kernel::params const& p,
+                          typename Kernel::template shared_storage<Block>& storage, Wait&& wait) {
+  if constexpr (has_prefetch<Kernel>) {
+    typename Kernel::carried carried =
+        Kernel::prefetch(block, static_cast<typename Kernel::constants const&>(p), storage);
+    wait();
+    Kernel::run(block, p, storage, carried);
+  } else {
+    wait();
+    Kernel::run(block, p, storage);
+  }
+}
+
+}  // namespace detail
+
 /// One kernel launch of an operation. Its block has `Kernel::block_threads` threads; its shared storage is
 /// `Kernel::shared_storage<Block>`; `params` is the kernel's only argument.
 template <class Kernel>

@@ -23,6 +23,12 @@ RATIFY_BEGIN_NAMESPACE
 template <int Threads>
 using host_block = detail::host_block<Threads>;
 
+/// Memory of a tensor.
+struct memory_range {
+  void const* begin = nullptr;
+  size_t bytes = 0;
+};
+
 /// How a host executor runs. No bit of an ordered policy's result depends on it.
 struct host_options {
   int threads = 0;            ///< CPU threads that run blocks, the calling one included; 0 = as many as the machine has
@@ -30,6 +36,9 @@ struct host_options {
   /// How products of matrix units are rounded: `hopper` for the bits of such a card. Policies whose arithmetic is
   /// ordered have none.
   matrix_model matrix = matrix_model::exact;
+  /// Memory that the launch before each one may write: what a kernel reads of it in its `prefetch` AddressSanitizer
+  /// reports, because on a card it may not be there yet. Takes one thread and a program built with that sanitizer.
+  std::vector<memory_range> unsettled = {};
   /// Other than nullptr: before each launch the contents of its tensors are held against the capacities, and a
   /// contradiction is refused with its text here.
   contents_report* check_contents = nullptr;
@@ -42,7 +51,7 @@ class host_executor {
   /// @param threads see host_options
   explicit host_executor(int threads = 0) : host_executor(options_of(threads)) {}
   explicit host_executor(host_options const& o)
-      : shuffle_seed_(o.shuffle_seed), matrix_(o.matrix), contents_(o.check_contents) {
+      : shuffle_seed_(o.shuffle_seed), matrix_(o.matrix), unsettled_(o.unsettled), contents_(o.check_contents) {
     int const hardware = static_cast<int>(std::thread::hardware_concurrency());
     threads_ = o.threads > 0 ? o.threads : detail::max_of(hardware, 1);
     for (int i = 1; i < threads_; ++i) workers_.emplace_back([this] { serve(); });
@@ -140,7 +149,8 @@ class host_executor {
   };
   struct job {
     void const* stage = nullptr;
-    char const* (*block)(worker_state&, void const* stage, grid_extent index, uint64_t order, matrix_model) = nullptr;
+    char const* (*block)(worker_state&, void const* stage, grid_extent index, uint64_t order,
+                         host_executor const&) = nullptr;
     grid_extent grid;
     int64_t blocks = 0;
   };
@@ -154,10 +164,19 @@ class host_executor {
     stage<Kernel> const& s;
     grid_extent index;
     storage_type* storage;
+    std::vector<memory_range> const& unsettled;
     void run(int thread) {
       block_type block(machine, thread, index, s.grid);
-      Kernel::run(block, s.params, *storage);
+      detail::run_kernel<Kernel>(block, s.params, *storage, [&] {
+        if constexpr (detail::has_prefetch<Kernel>) settle(block);
+      });
       block.end();
+    }
+    /// What the launch before this one writes is there once all threads of the block wait for it.
+    void settle(block_type const& block) const {
+      if (!detail::address_checker::present || unsettled.empty()) return;
+      block.barrier();
+      for (memory_range const& m : unsettled) detail::address_checker::allow(m.begin, m.bytes);
     }
   };
 
@@ -192,7 +211,8 @@ class host_executor {
 #endif
 
   template <class Kernel, bool Fma>
-  static char const* run_block(worker_state& w, void const* s, grid_extent index, uint64_t order, matrix_model matrix) {
+  static char const* run_block(worker_state& w, void const* s, grid_extent index, uint64_t order,
+                               host_executor const& on) {
     using storage_type = typename block_context<Kernel>::storage_type;
     static_assert(alignof(storage_type) <= 128, "ratify: shared storage is aligned to at most 128 bytes");
 #if defined(RATIFY_ADDRESS_SANITIZER) || defined(RATIFY_THREAD_SANITIZER)
@@ -208,10 +228,12 @@ class host_executor {
     detail::host_machine& machine = w.next_machine(Kernel::block_threads);
     machine.scopes.fibers().shuffle(order);
     machine.copies.begin(Kernel::block_threads);
-    machine.matrix = matrix;
+    machine.matrix = on.matrix_;
     if constexpr (detail::thread_checker::present) w.name = block_name(Kernel::name, index);
     machine.scopes.fibers().name_block(w.name.c_str());
-    block_context<Kernel> c{machine, *static_cast<stage<Kernel> const*>(s), index, storage};
+    block_context<Kernel> c{machine, *static_cast<stage<Kernel> const*>(s), index, storage, on.unsettled_};
+    if constexpr (detail::has_prefetch<Kernel>)
+      for (memory_range const& m : on.unsettled_) detail::address_checker::forbid(m.begin, m.bytes);
     char const* const failure =
         machine.scopes.run(Kernel::block_threads, Fma ? &run_thread_fma<Kernel> : &run_thread<Kernel>, &c);
 #if defined(RATIFY_ADDRESS_SANITIZER) || defined(RATIFY_THREAD_SANITIZER)
@@ -227,7 +249,7 @@ class host_executor {
       int64_t const i = shuffle_seed_ == 0 ? n : shuffled(n);
       grid_extent const index{static_cast<int>(i % job_.grid.x), static_cast<int>(i / job_.grid.x % job_.grid.y),
                               static_cast<int>(i / job_.grid.x / job_.grid.y)};
-      char const* const failure = job_.block(w, job_.stage, index, shuffle_seed_ == 0 ? 0 : drawn(i) | 1u, matrix_);
+      char const* const failure = job_.block(w, job_.stage, index, shuffle_seed_ == 0 ? 0 : drawn(i) | 1u, *this);
       if (failure == nullptr) continue;
       next_block_.store(job_.blocks, std::memory_order_relaxed);
       if (!failed_.exchange(true)) {
@@ -295,6 +317,7 @@ class host_executor {
   int threads_ = 1;
   uint64_t shuffle_seed_ = 0, launches_ = 0;
   matrix_model matrix_ = matrix_model::exact;
+  std::vector<memory_range> unsettled_;
   contents_report* contents_ = nullptr;
   std::mutex launch_mutex_, sleep_mutex_;
   std::condition_variable wake_, done_;

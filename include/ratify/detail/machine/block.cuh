@@ -75,6 +75,14 @@ class cuda_block : public block_base<cuda_block<Threads>, Threads> {
     wait_copy_groups<Pending>();
   }
 
+  /// Counts the block at a counter in memory of the device, which `arrivals` blocks of a launch reach and which is 0
+  /// before the launch and after it. A barrier of the block. @return whether this block is the last one: then what the
+  /// others wrote before they arrived may be read, with ordinary loads
+  __device__ bool arrive_last(uint32_t* counter, uint32_t arrivals) const {
+    this->barrier();
+    return any_of(0, Threads, thread() == 0 && count_arrival(counter, arrivals));
+  }
+
   /// To shared storage or memory of the device; integers only, so that the order of arrivals cannot show.
   __device__ uint32_t atomic_add(uint32_t* p, uint32_t value) const { return atomicAdd(p, value); }
   __device__ uint64_t atomic_add(uint64_t* p, uint64_t value) const {

@@ -93,9 +93,24 @@ class host_block : public block_base<host_block<Threads>, Threads> {
     return seen;
   }
 
+  bool arrive_last(uint32_t* counter, uint32_t arrivals) const {
+    this->barrier();
+    return this->any_of(0, Threads, thread_ == 0 && count_arrival(counter, arrivals));
+  }
+
   /// After the kernel's code, in each thread.
   void end() const { machine_.copies.end(machine_.scopes.fibers()); }
  private:
+  /// One more arrival; the last one leaves 0.
+  bool count_arrival(uint32_t* counter, uint32_t arrivals) const {
+    uint32_t seen = __atomic_load_n(counter, __ATOMIC_RELAXED);
+    do {
+      if (seen >= arrivals) machine_.scopes.fibers().fail("a counter of arrivals was not 0 before the launch");
+    } while (!__atomic_compare_exchange_n(counter, &seen, seen + 1 == arrivals ? 0 : seen + 1, false, __ATOMIC_ACQ_REL,
+                                          __ATOMIC_RELAXED));
+    return seen + 1 == arrivals;
+  }
+
   template <bool Transposed>
   void load(uint32_t (&word)[4], void const* row) const {
     matrices_lane mine{};

@@ -57,6 +57,21 @@ __device__ inline bool barrier_any(int id, int threads, bool predicate) {
   return r != 0;
 }
 
+/// One more arrival at a counter, which the last of `arrivals` leaves 0. What the calling thread has seen written comes
+/// before, and what it reads afterwards comes after the arrivals counted before it. @return whether it is the last one
+__device__ inline bool count_arrival(uint32_t* counter, uint32_t arrivals) {
+  uint32_t seen = 0;
+#if defined(__CUDA_ARCH__)
+  asm volatile("{ fence.acq_rel.gpu; atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2; fence.acq_rel.gpu; }"
+               : "=r"(seen)
+               : "l"(counter), "r"(arrivals - 1)
+               : "memory");
+#else
+  (void)counter;
+#endif
+  return seen + 1 == arrivals;
+}
+
 }  // namespace detail
 RATIFY_END_NAMESPACE
 #endif
