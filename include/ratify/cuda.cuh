@@ -104,12 +104,20 @@ class cuda_executor {
     config.blockDim = dim3(Kernel::block_threads);
     config.dynamicSmemBytes = stage<Kernel>::shared_bytes;
     config.stream = stream_;
-    cudaLaunchAttribute overlap{};
+    cudaLaunchAttribute attributes[2]{};
+    config.attrs = attributes;
     if (programmatic_ && waits_for_its_predecessors<Kernel, Architectures>()) {
+      cudaLaunchAttribute& overlap = attributes[config.numAttrs++];
       overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
       overlap.val.programmaticStreamSerializationAllowed = 1;
-      config.attrs = &overlap;
-      config.numAttrs = 1;
+    }
+    if (s.cluster > 1) {
+      if (detail::needs_of<Kernel>.architecture < 900)
+        return {status_code::unsupported, "ratify: a kernel that does not need sm_90 is launched without clusters"};
+      cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+      cluster.id = cudaLaunchAttributeClusterDimension;
+      cluster.val.clusterDim.x = static_cast<unsigned>(s.cluster);
+      cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
     }
     // An array of arguments instead of the typed call, which would instantiate a template over a kernel that may be
     // local to a translation unit.

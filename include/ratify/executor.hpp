@@ -75,6 +75,8 @@ struct stage {
       sizeof(typename Kernel::template shared_storage<detail::sizing_block<Kernel::block_threads>>);
   grid_extent grid;
   typename Kernel::params params;
+  /// Blocks along x that are a cluster, at most 8; a kernel of clusters needs sm_90.
+  int cluster = 1;
 };
 
 #if !defined(__CUDACC_RTC__)
@@ -122,8 +124,10 @@ int elementwise_blocks(int64_t elements) {
   return grid_blocks((elements + Kernel::block_threads - 1) / Kernel::block_threads);
 }
 
-/// Whether a card accepts a grid.
-inline status check_grid(grid_extent g) {
+/// Whether a card accepts a grid of clusters.
+inline status check_grid(grid_extent g, int cluster = 1) {
+  if (cluster < 1 || cluster > 8 || g.x % cluster != 0)
+    return {status_code::unsupported, "ratify: a cluster is 1 to 8 blocks, and a grid is whole clusters along x"};
   if (g.x < 0 || g.y < 0 || g.z < 0 || g.y > 65535 || g.z > 65535)
     return {status_code::unsupported, "ratify: the shape needs more blocks than a grid holds"};
   return {};
@@ -149,7 +153,7 @@ struct operation {
     if (status const s = Derived::launch_rules(p); !s) return s;
     return Derived::stages(p, workspace{}, on, [&](auto const& s) {
       using kernel = typename std::decay_t<decltype(s)>::kernel;
-      status const fits = check_grid(s.grid);
+      status const fits = check_grid(s.grid, s.cluster);
       return fits ? on.template can_run<kernel, Architectures>() : fits;
     });
   }
@@ -196,7 +200,7 @@ struct operation {
     }
     return Derived::stages(p, w, on, [&](auto const& s) {
       using kernel = typename std::decay_t<decltype(s)>::kernel;
-      status const fits = check_grid(s.grid);
+      status const fits = check_grid(s.grid, s.cluster);
       return fits ? on.template run<kernel, Architectures>(s) : fits;
     });
   }

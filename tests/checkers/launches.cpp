@@ -77,6 +77,67 @@ struct early_kernel {
   }
 };
 
+/// Each block of a cluster reads the storage of the next one, which may have ended.
+template <bool Right>
+struct peer_kernel {
+  struct params {
+    int const* in;
+    int* out;
+  };
+  static constexpr char const* name = "peer_kernel";
+  static constexpr int block_threads = n;
+  template <class Block>
+  struct shared_storage {
+    int word[n];
+  };
+  template <class Block>
+  static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
+    int const t = block.thread(), rank = block.cluster_rank();
+    storage.word[t] = p.in[t];
+    block.cluster_barrier();
+    if (rank == 1 && !Right) return;
+    int const* const peer = block.cluster_map(storage.word, 1 - rank);
+    block.barrier();
+    p.out[rank * n + t] = peer[t];  // planted: peer_has_ended
+    block.cluster_barrier();
+  }
+};
+
+/// A block reads what another one of its cluster wrote, without a barrier of the cluster.
+template <bool Right>
+struct unordered_peer_kernel {
+  using params = typename peer_kernel<Right>::params;
+  static constexpr char const* name = "unordered_peer_kernel";
+  static constexpr int block_threads = n;
+  template <class Block>
+  struct shared_storage {
+    int word[n];
+  };
+  template <class Block>
+  static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
+    int const t = block.thread(), rank = block.cluster_rank();
+    storage.word[t] = p.in[t];  // planted: unordered_peer
+    if (Right)
+      block.cluster_barrier();
+    else
+      block.barrier();
+    int const* const peer = block.cluster_map(storage.word, 1 - rank);
+    p.out[rank * n + t] = peer[n - 1 - t];  // planted: unordered_peer
+    block.cluster_barrier();
+  }
+};
+
+template <class Kernel>
+int pair_of_blocks() {
+  ratify::host_executor on(1);
+  std::vector<int> in(n, 1), out(2 * n);
+  ratify::stage<Kernel> s{{2}, {in.data(), out.data()}};
+  s.cluster = 2;
+  auto const done = on.run(s);
+  if (!done) return std::puts(done.reason()), 1;
+  return out[0] == 1 ? 0 : 1;
+}
+
 template <bool Right>
 int last_block() {
   ratify::host_executor on(1);
@@ -108,5 +169,9 @@ int main(int argc, char** argv) {
   bool const right = std::string(argv[2]) == "right";
   if (what == "unordered_partials") return right ? last_block<true>() : last_block<false>();
   if (what == "not_constant") return right ? early<true>() : early<false>();
+  if (what == "peer_has_ended")
+    return right ? pair_of_blocks<peer_kernel<true>>() : pair_of_blocks<peer_kernel<false>>();
+  if (what == "unordered_peer")
+    return right ? pair_of_blocks<unordered_peer_kernel<true>>() : pair_of_blocks<unordered_peer_kernel<false>>();
   return 2;
 }

@@ -20,7 +20,7 @@ using ratify::detail::shuffle_lane;
 /// they may be in no order.
 std::string run(block_scopes& pool, int threads, std::function<void(int)> body) {
   char const* const failure = pool.run(
-      threads, [](void* context, int thread) { (*static_cast<std::function<void(int)>*>(context))(thread); }, &body);
+      threads, 1, [](void* context, int thread) { (*static_cast<std::function<void(int)>*>(context))(thread); }, &body);
   pool.join();
   return failure == nullptr ? "" : failure;
 }

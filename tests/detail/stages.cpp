@@ -81,7 +81,90 @@ struct row_sum_kernel {
   }
 };
 
+/// The blocks of a cluster add up their words by reading one another's shared storage; the last cluster of a row adds
+/// up the sums of all clusters.
+struct cluster_sum_kernel {
+  struct params {
+    uint32_t const* in;  ///< [rows, blocks of a row, threads]
+    uint32_t* sums;      ///< [rows, clusters of a row, threads]
+    uint32_t* counters;  ///< [rows]
+    uint32_t* out;       ///< [rows, threads]
+  };
+  static constexpr char const* name = "cluster_sum_kernel";
+  static constexpr int block_threads = 32;
+  static constexpr ratify::kernel_needs needs{900};
+  template <class Block>
+  struct shared_storage {
+    uint32_t word[block_threads];
+    uint32_t flag;
+  };
+
+  RATIFY_ANY_BLOCK
+  template <class Block>
+  RATIFY_HD static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
+    int const t = block.thread(), row = block.block_y(), size = block.cluster_size(), rank = block.cluster_rank();
+    int const clusters = block.grid_x() / size, cluster = block.block_x() / size;
+    storage.word[t] = p.in[(row * block.grid_x() + block.block_x()) * block_threads + t];
+    block.cluster_barrier();
+    // Each block has a share of the threads' sums.
+    uint32_t sum = 0;
+    for (int i = 0; i < size; ++i) sum = sum * 31u + *block.cluster_map(&storage.word[t], i);
+    if (t % size == rank) p.sums[(row * clusters + cluster) * block_threads + t] = sum;
+    if (!block.cluster_arrive_last(p.counters + row, static_cast<uint32_t>(clusters), &storage.flag)) return;
+    sum = 0;
+    for (int i = 0; i < clusters; ++i) sum = sum * 37u + p.sums[(row * clusters + i) * block_threads + t];
+    if (t % size == rank) p.out[row * block_threads + t] = sum;
+  }
+};
+
 }  // namespace
+
+TEST_CASE("stages: blocks of a cluster read one another, and the last cluster finishes") {
+  random_source random(46);
+  constexpr int rows = 3, clusters = 3, threads = 32;
+  for (int const size : {1, 2, 4, 8}) {
+    std::vector<uint32_t> in(static_cast<size_t>(rows * clusters * size * threads)), expected;
+    for (auto& x : in) x = static_cast<uint32_t>(random.word());
+    for (int row = 0; row < rows; ++row)
+      for (int t = 0; t < threads; ++t) {
+        uint32_t all = 0;
+        for (int c = 0; c < clusters; ++c) {
+          uint32_t sum = 0;
+          for (int i = 0; i < size; ++i)
+            sum = sum * 31u + in[static_cast<size_t>(((row * clusters + c) * size + i) * threads + t)];
+          all = all * 37u + sum;
+        }
+        expected.push_back(all);
+      }
+    CAPTURE(size);
+    on_each_executor([&](auto& on) {
+      using executor = std::decay_t<decltype(on)>;
+      buffer<uint32_t, executor> from(on, in), sums(on, size_t{rows * clusters * threads}),
+          to(on, size_t{rows * threads}), counters(on, std::vector<uint32_t>(rows, 0));
+      ratify::stage<cluster_sum_kernel> s{{clusters * size, rows},
+                                          {from.data(), sums.data(), counters.data(), to.data()}};
+      s.cluster = size;
+      if (!on.template can_run<cluster_sum_kernel>()) return;  // a card before sm_90
+      for (int launch = 0; launch < 2; ++launch) {
+        auto const done = on.run(s);
+        REQUIRE_MESSAGE(done, done.reason());
+        CHECK(bit_difference(to.read(), expected) == "");
+      }
+    });
+  }
+}
+
+TEST_CASE("stages: a grid that is not whole clusters is refused") {
+  std::vector<uint32_t> words(1000);
+  ratify::host_executor on(1);
+  ratify::stage<cluster_sum_kernel> s{{3}, {words.data(), words.data(), words.data(), words.data()}};
+  for (int const size : {-1, 0, 2, 9}) {
+    s.cluster = size;
+    auto const refused = on.run(s);
+    CHECK(refused.code() == ratify::status_code::unsupported);
+    CHECK(std::string(refused.reason()) == "ratify: a cluster is 1 to 8 blocks, and a grid is whole clusters along x");
+  }
+}
 
 TEST_CASE("stages: what is fetched before the wait is what the kernel computes with") {
   random_source random(44);

@@ -75,12 +75,20 @@ class cuda_block : public block_base<cuda_block<Threads>, Threads> {
     wait_copy_groups<Pending>();
   }
 
-  /// Counts the block at a counter in memory of the device, which `arrivals` blocks of a launch reach and which is 0
-  /// before the launch and after it. A barrier of the block. @return whether this block is the last one: then what the
-  /// others wrote before they arrived may be read, with ordinary loads
-  __device__ bool arrive_last(uint32_t* counter, uint32_t arrivals) const {
-    this->barrier();
-    return any_of(0, Threads, thread() == 0 && count_arrival(counter, arrivals));
+  __device__ int cluster_rank() const { return static_cast<int>(rank_in_cluster()); }
+  __device__ int cluster_size() const { return static_cast<int>(blocks_of_cluster()); }
+  /// The barrier of the cluster in two parts: what a thread has written before it arrives is seen by all that have
+  /// waited.
+  __device__ void cluster_arrive() const { arrive_at_cluster(); }
+  __device__ void cluster_wait() const { wait_at_cluster(); }
+  /// The same object in the shared storage of another block of the cluster. Its block must not end before the last
+  /// access: a barrier of the cluster stands between.
+  template <class T>
+  __device__ T* cluster_map(T* shared, int rank) const {
+    return static_cast<T*>(address_in_cluster(shared, rank));
+  }
+  __device__ bool count_arrival(uint32_t* counter, uint32_t arrivals) const {
+    return detail::count_arrival(counter, arrivals);
   }
 
   /// To shared storage or memory of the device; integers only, so that the order of arrivals cannot show.

@@ -19,6 +19,8 @@ struct group_of {
 
 /// `Block` has the primitives
 ///   thread()
+///   cluster_rank(), cluster_arrive(), cluster_wait(), cluster_map(T*, int rank)
+///   count_arrival(uint32_t* counter, uint32_t arrivals)                         of one thread
 ///   shuffle_word(uint32_t, int lane, uint32_t mask)
 ///   meet(int barrier, int threads), any_of(int barrier, int threads, bool)   barrier 0 is the block's
 ///   copy_bytes<Bytes>(void* shared, void const* global, bool present)
@@ -81,6 +83,32 @@ class block_base {
   RATIFY_INLINE RATIFY_HD void copy_async(void* shared, void const* global, bool present = true) const {
     static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "ratify: asynchronous copies have 4, 8 or 16 bytes");
     self().template copy_bytes<Bytes>(shared, global, present);
+  }
+
+  /// Counts the block at a counter in memory of the device, which `arrivals` blocks of a launch reach and which is 0
+  /// before the launch and after it. A barrier of the block. @return whether this block is the last one: then what the
+  /// others wrote before they arrived may be read, with ordinary loads
+  RATIFY_ANY_BLOCK
+  RATIFY_HD bool arrive_last(uint32_t* counter, uint32_t arrivals) const {
+    barrier();
+    return self().any_of(0, Threads, self().thread() == 0 && self().count_arrival(counter, arrivals));
+  }
+  /// The same for clusters, each of which arrives once: true in all threads of the last cluster. Barriers of the
+  /// cluster.
+  /// @param flag a word of shared storage that nothing else uses meanwhile
+  RATIFY_ANY_BLOCK
+  RATIFY_HD bool cluster_arrive_last(uint32_t* counter, uint32_t arrivals, uint32_t* flag) const {
+    cluster_barrier();
+    if (self().cluster_rank() == 0 && self().thread() == 0) *flag = self().count_arrival(counter, arrivals) ? 1u : 0u;
+    cluster_barrier();
+    bool const last = *self().cluster_map(flag, 0) != 0;
+    cluster_barrier();  // the first block may not end, nor write the flag again, while another one reads it
+    return last;
+  }
+  RATIFY_ANY_BLOCK
+  RATIFY_HD void cluster_barrier() const {
+    self().cluster_arrive();
+    self().cluster_wait();
   }
  private:
   RATIFY_HD Block const& self() const { return static_cast<Block const&>(*this); }

@@ -11,7 +11,7 @@
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
 
-/// Runs the threads of one block at a time on fibers.
+/// Runs the threads of one block at a time on fibers, or of the blocks of a cluster.
 ///
 /// A scope counts its own arrivals, and a thread waits for its scope alone: a shuffle in warp 0 need not be matched by
 /// a barrier in warp 1. Who arrives last releases the others. When no thread can go on and some have not returned, they
@@ -31,16 +31,19 @@ class block_scopes {
 
   fiber_pool& fibers() { return fibers_; }
 
-  /// Runs f(context, t) for every t below `threads`, to completion.
+  /// Runs f(context, t) for every t below `threads`, to completion: the threads of `blocks` blocks, one after another.
   /// @return nullptr, or what went wrong; then every thread has been unwound.
-  RATIFY_NOINLINE char const* run(int threads, thread_function f, void* context) {
+  RATIFY_NOINLINE char const* run(int threads, int blocks, thread_function f, void* context) {
     thread_checker::hidden const h;
-    for (barrier_scope& b : barriers_) b = {};
+    block_threads_ = threads / blocks;
+    barriers_.assign(static_cast<size_t>(blocks) * barriers, barrier_scope{});
+    cluster_ = {};
     warps_.assign(static_cast<size_t>(threads + 31) / 32, warp_scope{});
     next_.resize(static_cast<size_t>(threads));
+    cluster_turn_.assign(static_cast<size_t>(threads), -1);
     if (thread_checker::present) {
       places_.reset();
-      places_.reset(new uint64_t[2 * barriers + warps_.size() * 64]);
+      places_.reset(new uint64_t[2 * (barriers_.size() + 1) + warps_.size() * 64]);
     }
     fibers_.begin(threads, f, context);
     return fibers_.go() ? nullptr : fibers_.abandon(waited_for());
@@ -49,32 +52,51 @@ class block_scopes {
   /// Orders the threads of all earlier runs before the caller.
   void join() { fibers_.join(); }
 
-  /// Barrier `id`, at which `expected` threads meet. @return whether one of them passed true
+  /// Barrier `id` of the block, at which `expected` threads meet. @return whether one of them passed true
   RATIFY_NOINLINE bool barrier(int id, int expected, bool vote) {
     thread_checker::hidden const h;
-    barrier_scope& b = barriers_[id];
+    size_t const number = static_cast<size_t>(fibers_.current() / block_threads_ * barriers + id);
+    barrier_scope& b = barriers_[number];
     if (b.arrived == 0) b.expected = expected;
     if (b.expected != expected) fibers_.fail("threads meet at one barrier as groups of different sizes");
     // Two places and outcomes in turn: a thread that arrives at the next barrier must not be taken for one that was at
     // this, nor change what a slower thread still reads.
     size_t const turn = b.meetings & 1;
-    void* const meeting = places_.get() + 2 * static_cast<size_t>(id) + turn;
+    void* const meeting = places_.get() + 2 * number + turn;
     thread_checker::release(meeting);
     b.outcome[turn] = vote || (b.arrived > 0 && b.outcome[turn]);
     if (++b.arrived < expected) {
-      (b.last < 0 ? b.first : next_[static_cast<size_t>(b.last)]) = fibers_.current();
-      b.last = fibers_.current();
-      next_[static_cast<size_t>(b.last)] = -1;
-      fibers_.wait();
+      wait_at(b);
     } else {
-      for (int t = b.first; t >= 0; t = next_[static_cast<size_t>(t)]) fibers_.make_ready(t);
-      b.first = b.last = -1;
-      b.arrived = 0;
-      ++b.meetings;
+      release_from(b);
       fibers_.yield();
     }
     thread_checker::acquire(meeting);
     return b.outcome[turn];
+  }
+
+  /// The calling thread has come to the barrier of its cluster, and goes on.
+  RATIFY_NOINLINE void arrive_at_cluster() {
+    thread_checker::hidden const h;
+    int& mine = cluster_turn_[static_cast<size_t>(fibers_.current())];
+    if (mine >= 0) fibers_.fail("a thread arrives again at the barrier of its cluster before it has waited there");
+    mine = static_cast<int>(cluster_.meetings & 1);
+    thread_checker::release(cluster_place(mine));
+    if (++cluster_.arrived == fibers_.threads()) release_from(cluster_);
+  }
+  /// Waits for all threads of the cluster to arrive.
+  RATIFY_NOINLINE void wait_at_cluster() {
+    thread_checker::hidden const h;
+    int& mine = cluster_turn_[static_cast<size_t>(fibers_.current())];
+    if (mine < 0) fibers_.fail("a thread waits at the barrier of its cluster without having arrived there");
+    int const turn = mine;
+    // Nobody can complete the next meeting before this thread has arrived at it.
+    if (static_cast<int>(cluster_.meetings & 1) == turn)
+      wait_at(cluster_);
+    else
+      fibers_.yield();
+    mine = -1;
+    thread_checker::acquire(cluster_place(turn));
   }
 
   /// Meets the lanes of `mask`, each with a pointer to what it brings and gets: `what` works on all of them.
@@ -113,6 +135,19 @@ class block_scopes {
     void* lanes[32] = {};
   };
 
+  void wait_at(barrier_scope& b) {
+    (b.last < 0 ? b.first : next_[static_cast<size_t>(b.last)]) = fibers_.current();
+    b.last = fibers_.current();
+    next_[static_cast<size_t>(b.last)] = -1;
+    fibers_.wait();
+  }
+  void release_from(barrier_scope& b) {
+    for (int t = b.first; t >= 0; t = next_[static_cast<size_t>(t)]) fibers_.make_ready(t);
+    b.first = b.last = -1;
+    b.arrived = 0;
+    ++b.meetings;
+  }
+
   /// A warp barrier, as what lanes do together.
   static void order_lanes(void* const (&)[32], uint32_t) {}
 
@@ -142,21 +177,27 @@ class block_scopes {
 
   /// What threads wait for that never comes.
   char const* waited_for() const {
-    if (barriers_[0].arrived > 0) return "threads wait for a block barrier that the others never reach";
+    for (size_t i = 0; i < barriers_.size(); i += barriers)
+      if (barriers_[i].arrived > 0) return "threads wait for a block barrier that the others never reach";
     for (barrier_scope const& b : barriers_)
       if (b.arrived > 0) return "threads wait for a barrier of their group that the others never reach";
+    if (cluster_.arrived > 0) return "threads wait for a barrier of their cluster that the others never reach";
     return "lanes of a warp wait for lanes that never join them";
   }
 
-  // Places where threads meet, as ThreadSanitizer knows them: two per barrier, then two per lane, for arriving and for
-  // leaving. New memory for each run, because a place remembers all who met there.
+  // Places where threads meet, as ThreadSanitizer knows them: two per barrier, two of the cluster, then two per lane,
+  // for arriving and for leaving. New memory for each run, because a place remembers all who met there.
   void* lane_place(int lane, size_t leaving) {
     size_t const thread = static_cast<size_t>((fibers_.current() & ~31) + lane);
-    return places_.get() + 2 * barriers + thread * 2 + leaving;
+    return places_.get() + 2 * (barriers_.size() + 1) + thread * 2 + leaving;
   }
+  void* cluster_place(int turn) { return places_.get() + 2 * barriers_.size() + turn; }
 
   fiber_pool fibers_;
-  barrier_scope barriers_[barriers];
+  std::vector<barrier_scope> barriers_;  // those of the first block, then those of the next
+  barrier_scope cluster_;
+  std::vector<int> cluster_turn_;  // per thread, which of two meetings it has arrived at and not left; -1: none
+  int block_threads_ = 1;
   std::vector<warp_scope> warps_;
   std::vector<int> next_;  // per waiting thread, the one behind it at its barrier; -1: none
   std::unique_ptr<uint64_t[]> places_;

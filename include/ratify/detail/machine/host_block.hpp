@@ -8,14 +8,19 @@
 #include <ratify/detail/machine/host_lanes.hpp>
 #include <ratify/executor.hpp>
 
+#include <vector>
+
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
 
-/// What the threads of the block that a CPU thread runs share.
+/// What the threads of the block that a CPU thread runs share, or of the blocks of a cluster.
 struct host_machine {
   block_scopes scopes;
   host_copies copies;
   matrix_model matrix = matrix_model::exact;
+  int cluster = 1;               // blocks
+  std::vector<void*> storage{};  // per block of the cluster
+  std::vector<int> running{};    // threads per block that have not ended
 };
 
 template <int Threads>
@@ -24,8 +29,9 @@ class host_block : public block_base<host_block<Threads>, Threads> {
  public:
   using base::warp_mask;
 
+  /// @param thread in the cluster  @param index of the block
   host_block(host_machine& machine, int thread, grid_extent index, grid_extent grid)
-      : machine_(machine), thread_(thread), index_(index), grid_(grid) {}
+      : machine_(machine), thread_(thread % Threads), rank_(thread / Threads), index_(index), grid_(grid) {}
 
   int thread() const { return thread_; }
   int block_x() const { return index_.x; }
@@ -93,15 +99,17 @@ class host_block : public block_base<host_block<Threads>, Threads> {
     return seen;
   }
 
-  bool arrive_last(uint32_t* counter, uint32_t arrivals) const {
-    this->barrier();
-    return this->any_of(0, Threads, thread_ == 0 && count_arrival(counter, arrivals));
+  int cluster_rank() const { return rank_; }
+  int cluster_size() const { return machine_.cluster; }
+  void cluster_arrive() const { machine_.scopes.arrive_at_cluster(); }
+  void cluster_wait() const { machine_.scopes.wait_at_cluster(); }
+  template <class T>
+  T* cluster_map(T* shared, int rank) const {
+    auto const offset =
+        reinterpret_cast<uintptr_t>(shared) - reinterpret_cast<uintptr_t>(machine_.storage[static_cast<size_t>(rank_)]);
+    return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(machine_.storage[static_cast<size_t>(rank)]) + offset);
   }
 
-  /// After the kernel's code, in each thread.
-  void end() const { machine_.copies.end(machine_.scopes.fibers()); }
- private:
-  /// One more arrival; the last one leaves 0.
   bool count_arrival(uint32_t* counter, uint32_t arrivals) const {
     uint32_t seen = __atomic_load_n(counter, __ATOMIC_RELAXED);
     do {
@@ -111,6 +119,9 @@ class host_block : public block_base<host_block<Threads>, Threads> {
     return seen + 1 == arrivals;
   }
 
+  /// After the kernel's code, in each thread.
+  void end() const { machine_.copies.end(machine_.scopes.fibers()); }
+ private:
   template <bool Transposed>
   void load(uint32_t (&word)[4], void const* row) const {
     matrices_lane mine{};
@@ -120,7 +131,7 @@ class host_block : public block_base<host_block<Threads>, Threads> {
   }
 
   host_machine& machine_;
-  int thread_;
+  int thread_, rank_;
   grid_extent index_, grid_;
 };
 

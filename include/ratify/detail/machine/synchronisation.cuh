@@ -57,6 +57,41 @@ __device__ inline bool barrier_any(int id, int threads, bool predicate) {
   return r != 0;
 }
 
+// A cluster, on cards before sm_90, is one block.
+__device__ inline uint32_t rank_in_cluster() {
+  uint32_t r = 0;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+#endif
+  return r;
+}
+__device__ inline uint32_t blocks_of_cluster() {
+  uint32_t r = 1;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(r));
+#endif
+  return r;
+}
+__device__ inline void arrive_at_cluster() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+#endif
+}
+__device__ inline void wait_at_cluster() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#else
+  block_barrier_all();
+#endif
+}
+__device__ inline void* address_in_cluster(void* shared, int rank) {
+  void* r = shared;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm("mapa.u64 %0, %1, %2;" : "=l"(r) : "l"(shared), "r"(rank));
+#endif
+  return r;
+}
+
 /// One more arrival at a counter, which the last of `arrivals` leaves 0. What the calling thread has seen written comes
 /// before, and what it reads afterwards comes after the arrivals counted before it. @return whether it is the last one
 __device__ inline bool count_arrival(uint32_t* counter, uint32_t arrivals) {
