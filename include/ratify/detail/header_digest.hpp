@@ -4,4 +4,4 @@
 #pragma once
 
 /// The first 64 bits of the SHA-256 of the names and contents of all other headers.
-#define RATIFY_HEADER_DIGEST "6a2e11bbf91ff37e"
+#define RATIFY_HEADER_DIGEST "ff585fdbe4210e70"

@@ -34,7 +34,7 @@ class block_base {
   RATIFY_ANY_BLOCK
   RATIFY_HD int lane() const { return self().thread() & 31; }
   RATIFY_ANY_BLOCK
-  RATIFY_HD int warp() const { return self().thread() >> 5; }
+  RATIFY_HD int warp() const { return static_cast<int>(static_cast<uint32_t>(self().thread()) >> 5); }
 
   /// The value of another lane of the mask.
   RATIFY_ANY_BLOCK
