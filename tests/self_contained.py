@@ -21,6 +21,8 @@ headers = sorted(str(p.relative_to(root)) for p in (root / "ratify").rglob("*") 
 
 # The host executor and what it is made of, and policies as texts: CPU code that NVRTC never sees.
 HOST_ALONE = {"ratify/host.hpp", "ratify/describe.hpp", "ratify/detail/machine/host_block.hpp", "ratify/detail/machine/fiber_pool.hpp",
+              "ratify/detail/machine/block_scopes.hpp", "ratify/detail/machine/host_copies.hpp",
+              "ratify/detail/machine/host_lanes.hpp", "ratify/detail/machine/matrix_model.hpp",
               "ratify/detail/machine/sanitizer.hpp", "ratify/detail/machine/floating_environment.hpp"}
 NO_HALF = [f"-D__CUDA_NO_{what}__" for what in (
     "HALF_CONVERSIONS", "HALF_OPERATORS", "HALF2_OPERATORS", "BFLOAT16_CONVERSIONS", "BFLOAT16_OPERATORS",

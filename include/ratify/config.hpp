@@ -64,9 +64,11 @@
 #if defined(__GNUC__)
 #define RATIFY_HIDDEN __attribute__((visibility("hidden")))
 #define RATIFY_NOINLINE __attribute__((noinline))
+#define RATIFY_INLINE __attribute__((always_inline)) inline
 #else
 #define RATIFY_HIDDEN
 #define RATIFY_NOINLINE
+#define RATIFY_INLINE inline
 #endif
 
 // clang as CUDA compiler ignores __grid_constant__ with a warning.

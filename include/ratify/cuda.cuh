@@ -86,6 +86,7 @@ class cuda_executor {
     cudaFuncAttributes a{};
     if (own_error([&] { return cudaFuncGetAttributes(&a, address<Kernel, Architectures>()); }) != cudaSuccess)
       return {status_code::unsupported, "ratify: the binary holds no code for this card"};
+    if (a.ptxVersion * 10 < detail::needs_of<Kernel>.architecture) return too_old<Kernel>();
     if (a.maxThreadsPerBlock < Kernel::block_threads)
       return {status_code::unsupported, "ratify: the kernel was not built for this card"};
     return {};
@@ -94,6 +95,8 @@ class cuda_executor {
   template <class Kernel, class Architectures = detail::compiled_architectures>
   status run(stage<Kernel> const& s) const {
     if (error_ != cudaSuccess) return no_device();
+    if constexpr (detail::needs_of<Kernel>.architecture > kernel_needs{}.architecture)
+      if (status const s = can_run<Kernel, Architectures>(); !s) return s;
     if (auto const e = allow_shared<Kernel, Architectures>(); e != cudaSuccess)
       return {status_code::launch_failed, cudaGetErrorString(e)};
     cudaLaunchConfig_t config{};
@@ -101,12 +104,20 @@ class cuda_executor {
     config.blockDim = dim3(Kernel::block_threads);
     config.dynamicSmemBytes = stage<Kernel>::shared_bytes;
     config.stream = stream_;
-    cudaLaunchAttribute overlap{};
+    cudaLaunchAttribute attributes[2]{};
+    config.attrs = attributes;
     if (programmatic_ && waits_for_its_predecessors<Kernel, Architectures>()) {
+      cudaLaunchAttribute& overlap = attributes[config.numAttrs++];
       overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
       overlap.val.programmaticStreamSerializationAllowed = 1;
-      config.attrs = &overlap;
-      config.numAttrs = 1;
+    }
+    if (s.cluster > 1) {
+      if (detail::needs_of<Kernel>.architecture < 900)
+        return {status_code::unsupported, "ratify: a kernel that does not need sm_90 is launched without clusters"};
+      cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+      cluster.id = cudaLaunchAttributeClusterDimension;
+      cluster.val.clusterDim.x = static_cast<unsigned>(s.cluster);
+      cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
     }
     // An array of arguments instead of the typed call, which would instantiate a template over a kernel that may be
     // local to a translation unit.
@@ -157,6 +168,15 @@ class cuda_executor {
       return cudaFuncSetAttribute(address<Kernel, Architectures>(), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(shared));
     });
+  }
+  /// The code that would run, which may be older than the card, lacks instructions of the kernel.
+  template <class Kernel>
+  static status too_old() {
+    constexpr int needed = detail::needs_of<Kernel>.architecture;
+    return {status_code::unsupported,
+            needed <= 750   ? "ratify: the kernel needs a card of sm_75 or newer, and code for one"
+            : needed <= 800 ? "ratify: the kernel needs a card of sm_80 or newer, and code for one"
+                            : "ratify: the kernel needs a card of sm_90 or newer, and code for one"};
   }
   static status no_device() { return {status_code::no_device, "ratify: no CUDA device or no driver"}; }
 

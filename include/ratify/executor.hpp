@@ -22,6 +22,44 @@ struct sizing_block {
 
 }  // namespace detail
 
+/// What a kernel needs of a card. A kernel that needs more than the least card of the library says so:
+///   static constexpr kernel_needs needs{800};
+struct kernel_needs {
+  int architecture = 700;  ///< the least, as `__CUDA_ARCH__` counts
+};
+
+namespace detail {
+
+template <class Kernel, class = void>
+inline constexpr kernel_needs needs_of{};
+template <class Kernel>
+inline constexpr kernel_needs needs_of<Kernel, RATIFY_STD::void_t<decltype(Kernel::needs)>> = Kernel::needs;
+
+/// Whether a kernel has a part that runs before the launches before it have ended: its `prefetch`.
+template <class Kernel, class = void>
+inline constexpr bool has_prefetch = false;
+template <class Kernel>
+inline constexpr bool has_prefetch<Kernel, RATIFY_STD::void_t<typename Kernel::constants>> = true;
+
+/// Runs a kernel's code in one thread; `wait` returns when the launches before this one have ended. A kernel cannot
+/// forget to wait, because what comes before is given its constants alone.
+RATIFY_ANY_BLOCK
+template <class Kernel, class Block, class Wait>
+RATIFY_HD void run_kernel(Block const& block, typename Kernel::params const& p,
+                          typename Kernel::template shared_storage<Block>& storage, Wait&& wait) {
+  if constexpr (has_prefetch<Kernel>) {
+    typename Kernel::carried carried =
+        Kernel::prefetch(block, static_cast<typename Kernel::constants const&>(p), storage);
+    wait();
+    Kernel::run(block, p, storage, carried);
+  } else {
+    wait();
+    Kernel::run(block, p, storage);
+  }
+}
+
+}  // namespace detail
+
 /// One launch of a kernel, of the library's or of your own: `on.run(stage<Kernel>{grid, params})` runs it on the
 /// executor `on`. docs/integration.md shows a complete kernel. A kernel is a class with these static members:
 ///
@@ -34,6 +72,13 @@ struct sizing_block {
 ///   thread does. It is marked RATIFY_HD and has RATIFY_ANY_BLOCK on the line before `template`.
 /// - `minimum_blocks`: optional, an `int`. Blocks that a multiprocessor must be able to hold at once, which limits the
 ///   registers of a thread: the second argument of `__launch_bounds__`.
+/// - `needs`: optional, a `kernel_needs`.
+/// - `prefetch`: optional. What a kernel reads before the launches before it have ended, in a programmatic launch. Such
+/// a
+///   kernel has a type `constants`, which `params` derives from and which holds numbers and pointers to const whose
+///   memory the launch right before this one does not write; a type `carried`; and
+///   `static carried prefetch(Block const&, constants const&, shared_storage<Block>&)`. Its `run` has one more
+///   argument, `carried&`: what the thread's `prefetch` has returned.
 ///
 /// `Block` is `cuda_block<block_threads>` on a card and `host_block<block_threads>` on the host. Both have the members
 ///
@@ -51,6 +96,20 @@ struct sizing_block {
 /// - `atomic_add(pointer, value)`: adds to a `uint32_t` or `uint64_t` of shared or global memory and returns what it
 ///   held before. Orders no other memory.
 /// - `atomic_max(pointer, value)`: the same for the maximum of two `uint32_t`.
+/// - `group<T>()`: the group of T threads, whole warps, that the thread belongs to; for the next two.
+/// - `barrier(group)`: waits for every thread of the group, and orders their accesses to memory.
+/// - `any(group, predicate)`: a barrier of the group that returns whether the predicate is true in one of its threads.
+/// - `copy_async<Bytes>(shared, global, present)`: copies 4, 8 or 16 bytes without waiting, or zeros if not `present`.
+/// - `commit_copies()`, `wait_copies<Pending>()`: makes a group of the thread's copies since the last one; waits for
+/// all
+///   groups of the thread but the newest `Pending`. What other threads copied may be read after a barrier that follows.
+/// - `multiply<Format>(c, a, b)`, `load_matrices(words, row)`, `load_matrices_transposed(words, row)`,
+///   `store_matrices(row, words)`: matrix products of a warp and their fragments, as in detail/machine/matrix.hpp.
+/// - `cluster_rank()`, `cluster_size()`, `cluster_arrive()`, `cluster_wait()`, `cluster_barrier()`,
+///   `cluster_map(pointer, rank)`: blocks that run together and read one another's shared memory.
+/// - `arrive_last(counter, arrivals)`, `cluster_arrive_last(counter, arrivals, flag)`: whether this block, or cluster,
+/// is
+///   the last of `arrivals` to come here.
 template <class Kernel>
 struct stage {
   using kernel = Kernel;
@@ -59,6 +118,8 @@ struct stage {
       sizeof(typename Kernel::template shared_storage<detail::sizing_block<Kernel::block_threads>>);
   grid_extent grid;
   typename Kernel::params params;
+  /// Blocks along x that are a cluster, at most 8; a kernel of clusters needs sm_90.
+  int cluster = 1;
 };
 
 #if !defined(__CUDACC_RTC__)
@@ -106,8 +167,10 @@ int elementwise_blocks(int64_t elements) {
   return grid_blocks((elements + Kernel::block_threads - 1) / Kernel::block_threads);
 }
 
-/// Whether a card accepts a grid.
-inline status check_grid(grid_extent g) {
+/// Whether a card accepts a grid of clusters.
+inline status check_grid(grid_extent g, int cluster = 1) {
+  if (cluster < 1 || cluster > 8 || g.x % cluster != 0)
+    return {status_code::unsupported, "ratify: a cluster is 1 to 8 blocks, and a grid is whole clusters along x"};
   if (g.x < 0 || g.y < 0 || g.z < 0 || g.y > 65535 || g.z > 65535)
     return {status_code::unsupported, "ratify: the shape needs more blocks than a grid holds"};
   return {};
@@ -133,7 +196,7 @@ struct operation {
     if (status const s = Derived::launch_rules(p); !s) return s;
     return Derived::stages(p, workspace{}, on, [&](auto const& s) {
       using kernel = typename std::decay_t<decltype(s)>::kernel;
-      status const fits = check_grid(s.grid);
+      status const fits = check_grid(s.grid, s.cluster);
       return fits ? on.template can_run<kernel, Architectures>() : fits;
     });
   }
@@ -180,7 +243,7 @@ struct operation {
     }
     return Derived::stages(p, w, on, [&](auto const& s) {
       using kernel = typename std::decay_t<decltype(s)>::kernel;
-      status const fits = check_grid(s.grid);
+      status const fits = check_grid(s.grid, s.cluster);
       return fits ? on.template run<kernel, Architectures>(s) : fits;
     });
   }

@@ -23,10 +23,22 @@ RATIFY_BEGIN_NAMESPACE
 template <int Threads>
 using host_block = detail::host_block<Threads>;
 
-/// How a host executor runs. No bit of a result depends on it.
+/// Memory of a tensor.
+struct memory_range {
+  void const* begin = nullptr;
+  size_t bytes = 0;
+};
+
+/// How a host executor runs. No bit of an ordered policy's result depends on it.
 struct host_options {
   int threads = 0;            ///< CPU threads that run blocks, the calling one included; 0 = as many as the machine has
   uint64_t shuffle_seed = 0;  ///< other than 0: blocks, and the threads of a block, run in an order drawn from it
+  /// How products of matrix units are rounded: `hopper` for the bits of such a card. Policies whose arithmetic is
+  /// ordered have none.
+  matrix_model matrix = matrix_model::exact;
+  /// Memory that the launch before each one may write: what a kernel reads of it in its `prefetch` AddressSanitizer
+  /// reports, because on a card it may not be there yet. Takes one thread and a program built with that sanitizer.
+  std::vector<memory_range> unsettled = {};
   /// Other than nullptr: before each launch the contents of its tensors are held against the capacities, and a
   /// contradiction is refused with its text here.
   contents_report* check_contents = nullptr;
@@ -37,8 +49,9 @@ struct host_options {
 class host_executor {
  public:
   /// @param threads see host_options
-  explicit host_executor(int threads = 0) : host_executor(host_options{threads, 0, nullptr}) {}
-  explicit host_executor(host_options const& o) : shuffle_seed_(o.shuffle_seed), contents_(o.check_contents) {
+  explicit host_executor(int threads = 0) : host_executor(options_of(threads)) {}
+  explicit host_executor(host_options const& o)
+      : shuffle_seed_(o.shuffle_seed), matrix_(o.matrix), unsettled_(o.unsettled), contents_(o.check_contents) {
     int const hardware = static_cast<int>(std::thread::hardware_concurrency());
     threads_ = o.threads > 0 ? o.threads : detail::max_of(hardware, 1);
     for (int i = 1; i < threads_; ++i) workers_.emplace_back([this] { serve(); });
@@ -71,11 +84,16 @@ class host_executor {
 
   template <class Kernel, class Architectures = void>
   status run(stage<Kernel> const& s) {
-    int64_t const blocks = int64_t{s.grid.x} * s.grid.y * s.grid.z;
+    if (status const fits = detail::check_grid(s.grid, s.cluster); !fits) return fits;
+    int64_t const blocks = int64_t{s.grid.x / s.cluster} * s.grid.y * s.grid.z;  // or clusters
     if (blocks <= 0) return {};
     static bool const has_fma = detail::cpu_has_fma();
     std::lock_guard<std::mutex> const turn(launch_mutex_);
-    job_ = {&s, has_fma ? &run_block<Kernel, twice> : &run_block<Kernel, false>, s.grid, blocks};
+    job_ = {&s,
+            has_fma ? &run_block<Kernel, twice> : &run_block<Kernel, false>,
+            {s.grid.x / s.cluster, s.grid.y, s.grid.z},
+            s.cluster,
+            blocks};
     ++launches_;
     next_block_.store(0, std::memory_order_relaxed);
     failed_.store(false, std::memory_order_relaxed);
@@ -107,32 +125,40 @@ class host_executor {
     return 4 * threads_;
   }
  private:
+  static host_options options_of(int threads) {
+    host_options o;
+    o.threads = threads;
+    return o;
+  }
+
   /// One CPU thread's fibers and the shared storage of the block it runs.
   class worker_state {
    public:
-    /// The fibers for the next block. Where a checker tells them apart, blocks that follow one another have others:
+    /// What the next block runs on. Where a checker tells them apart, blocks that follow one another have others:
     /// what two blocks of a launch do is in no order, which fibers that did both could not show.
-    detail::fiber_pool& next_fibers(int threads) {
-      if (!detail::thread_checker::present) return pools_[0];
-      int const used = detail::min_of(detail::max_of(256 / threads, 2), pool_count);
-      return pools_[++blocks_ % static_cast<unsigned>(used)];
+    detail::host_machine& next_machine(int threads) {
+      if (!detail::thread_checker::present) return machines_[0];
+      int const used = detail::min_of(detail::max_of(256 / threads, 2), machine_count);
+      return machines_[++blocks_ % static_cast<unsigned>(used)];
     }
     /// At the end of a launch.
     void join() {
-      for (auto& pool : pools_) pool.join();
+      for (auto& machine : machines_) machine.scopes.join();
     }
     std::vector<unsigned char> storage;
     std::string name;  ///< of the block that runs, where a checker reports it
    private:
-    static constexpr int pool_count = detail::thread_checker::present ? 8 : 1;
-    detail::fiber_pool pools_[pool_count];
+    static constexpr int machine_count = detail::thread_checker::present ? 8 : 1;
+    detail::host_machine machines_[machine_count];
     unsigned blocks_ = 0;
   };
   struct job {
     void const* stage = nullptr;
-    char const* (*block)(worker_state&, void const* stage, grid_extent index, uint64_t order) = nullptr;
-    grid_extent grid;
-    int64_t blocks = 0;
+    char const* (*block)(worker_state&, void const* stage, grid_extent index, uint64_t order,
+                         host_executor const&) = nullptr;
+    grid_extent grid;    // of clusters
+    int cluster = 1;     // blocks along x
+    int64_t blocks = 0;  // or clusters
   };
 
   // Hidden, as its members are where nvcc makes hidden types of an anonymous namespace's.
@@ -140,13 +166,27 @@ class host_executor {
   struct RATIFY_HIDDEN block_context {
     using block_type = detail::host_block<Kernel::block_threads>;
     using storage_type = typename Kernel::template shared_storage<block_type>;
-    detail::fiber_pool& fibers;
+    detail::host_machine& machine;
     stage<Kernel> const& s;
-    grid_extent index;
-    storage_type* storage;
+    grid_extent index;  // of the first block of the cluster
+    std::vector<memory_range> const& unsettled;
     void run(int thread) {
-      block_type block(fibers, thread, index, s.grid);
-      Kernel::run(block, s.params, *storage);
+      int const rank = thread / Kernel::block_threads;
+      block_type block(machine, thread, {index.x + rank, index.y, index.z}, s.grid);
+      auto& storage = *static_cast<storage_type*>(machine.storage[static_cast<size_t>(rank)]);
+      detail::run_kernel<Kernel>(block, s.params, storage, [&] {
+        if constexpr (detail::has_prefetch<Kernel>) settle(block);
+      });
+      block.end();
+      // As on a card: once all its threads have ended, a block's storage is not there for the others of its cluster.
+      if (detail::address_checker::present && --machine.running[static_cast<size_t>(rank)] == 0)
+        end_storage<storage_type>(machine, rank);
+    }
+    /// What the launch before this one writes is there once all threads of the block wait for it.
+    void settle(block_type const& block) const {
+      if (!detail::address_checker::present || unsettled.empty()) return;
+      block.barrier();
+      for (memory_range const& m : unsettled) detail::address_checker::allow(m.begin, m.bytes);
     }
   };
 
@@ -180,30 +220,52 @@ class host_executor {
   static constexpr bool twice = false;
 #endif
 
+  /// Shared storage of the blocks of a cluster. For checkers: heap objects of exact size, so that an access past the
+  /// end is seen, and new ones for each block, because blocks that follow one another do not share them.
+  template <class Storage>
+  static void begin_storage(worker_state& w, detail::host_machine& machine) {
+    static_assert(alignof(Storage) <= 128, "ratify: shared storage is aligned to at most 128 bytes");
+    machine.storage.clear();
+    if constexpr (detail::address_checker::present || detail::thread_checker::present) {
+      for (int rank = 0; rank < machine.cluster; ++rank) machine.storage.push_back(new Storage);
+    } else {
+      constexpr size_t alignment = 128, bytes = (sizeof(Storage) + alignment - 1) / alignment * alignment;
+      size_t const all = bytes * static_cast<size_t>(machine.cluster) + alignment;
+      if (w.storage.size() < all) w.storage.resize(all);
+      auto const at = reinterpret_cast<uintptr_t>(w.storage.data());
+      unsigned char* first = w.storage.data() + (alignment - at % alignment) % alignment;
+      for (int rank = 0; rank < machine.cluster; ++rank, first += bytes) machine.storage.push_back(new (first) Storage);
+    }
+  }
+  template <class Storage>
+  static void end_storage(detail::host_machine& machine, int rank) {
+    if constexpr (detail::address_checker::present || detail::thread_checker::present)
+      delete static_cast<Storage*>(machine.storage[static_cast<size_t>(rank)]);
+    machine.storage[static_cast<size_t>(rank)] = nullptr;
+  }
+
+  /// Runs a block, or the blocks of a cluster.
   template <class Kernel, bool Fma>
-  static char const* run_block(worker_state& w, void const* s, grid_extent index, uint64_t order) {
+  static char const* run_block(worker_state& w, void const* launch, grid_extent index, uint64_t order,
+                               host_executor const& on) {
     using storage_type = typename block_context<Kernel>::storage_type;
-    static_assert(alignof(storage_type) <= 128, "ratify: shared storage is aligned to at most 128 bytes");
-#if defined(RATIFY_ADDRESS_SANITIZER) || defined(RATIFY_THREAD_SANITIZER)
-    // A heap object of exact size, so that an access past the end is seen, and a new one for each block, because blocks
-    // that follow one another do not share it.
-    storage_type* const storage = new storage_type;
-#else
-    constexpr size_t alignment = 128;
-    if (w.storage.size() < sizeof(storage_type) + alignment) w.storage.resize(sizeof(storage_type) + alignment);
-    auto const at = reinterpret_cast<uintptr_t>(w.storage.data());
-    storage_type* const storage = new (w.storage.data() + (alignment - at % alignment) % alignment) storage_type;
-#endif
-    detail::fiber_pool& fibers = w.next_fibers(Kernel::block_threads);
-    fibers.shuffle(order);
+    auto const& s = *static_cast<stage<Kernel> const*>(launch);
+    int const threads = Kernel::block_threads * s.cluster;
+    detail::host_machine& machine = w.next_machine(threads);
+    machine.cluster = s.cluster;
+    machine.matrix = on.matrix_;
+    machine.running.assign(static_cast<size_t>(s.cluster), Kernel::block_threads);
+    machine.scopes.fibers().shuffle(order);
+    machine.copies.begin(threads);
+    begin_storage<storage_type>(w, machine);
     if constexpr (detail::thread_checker::present) w.name = block_name(Kernel::name, index);
-    fibers.name_block(w.name.c_str());
-    block_context<Kernel> c{fibers, *static_cast<stage<Kernel> const*>(s), index, storage};
+    machine.scopes.fibers().name_block(w.name.c_str());
+    block_context<Kernel> c{machine, s, index, on.unsettled_};
+    if constexpr (detail::has_prefetch<Kernel>)
+      for (memory_range const& m : on.unsettled_) detail::address_checker::forbid(m.begin, m.bytes);
     char const* const failure =
-        fibers.run(Kernel::block_threads, Fma ? &run_thread_fma<Kernel> : &run_thread<Kernel>, &c);
-#if defined(RATIFY_ADDRESS_SANITIZER) || defined(RATIFY_THREAD_SANITIZER)
-    delete storage;
-#endif
+        machine.scopes.run(threads, s.cluster, Fma ? &run_thread_fma<Kernel> : &run_thread<Kernel>, &c);
+    for (int rank = 0; rank < s.cluster; ++rank) end_storage<storage_type>(machine, rank);
     return failure;
   }
 
@@ -212,9 +274,10 @@ class host_executor {
     detail::thread_checker::hidden const h;
     for (int64_t n; (n = next_block_.fetch_add(1, std::memory_order_relaxed)) < job_.blocks;) {
       int64_t const i = shuffle_seed_ == 0 ? n : shuffled(n);
-      grid_extent const index{static_cast<int>(i % job_.grid.x), static_cast<int>(i / job_.grid.x % job_.grid.y),
+      grid_extent const index{static_cast<int>(i % job_.grid.x) * job_.cluster,
+                              static_cast<int>(i / job_.grid.x % job_.grid.y),
                               static_cast<int>(i / job_.grid.x / job_.grid.y)};
-      char const* const failure = job_.block(w, job_.stage, index, shuffle_seed_ == 0 ? 0 : drawn(i) | 1u);
+      char const* const failure = job_.block(w, job_.stage, index, shuffle_seed_ == 0 ? 0 : drawn(i) | 1u, *this);
       if (failure == nullptr) continue;
       next_block_.store(job_.blocks, std::memory_order_relaxed);
       if (!failed_.exchange(true)) {
@@ -281,6 +344,8 @@ class host_executor {
 
   int threads_ = 1;
   uint64_t shuffle_seed_ = 0, launches_ = 0;
+  matrix_model matrix_ = matrix_model::exact;
+  std::vector<memory_range> unsettled_;
   contents_report* contents_ = nullptr;
   std::mutex launch_mutex_, sleep_mutex_;
   std::condition_variable wake_, done_;

@@ -66,9 +66,10 @@ class Nvrtc:
 
 
 def empty_kernels(ptx, names):
-    """Of the kernels named, those whose body is not there or neither stores nor calls."""
+    """Of the kernels named, those whose body is not there, or neither stores nor calls nor ends the kernel where an
+    instruction is missing."""
     bodies = dict(re.findall(r"\.entry\s+(\w+)\s*\(.*?\n(\{.*?\n\})", ptx, re.S))
-    return [n for n in names if not re.search(r"^\s*(@!?%p\d+ )?(st|red|atom|call)\b", bodies.get(n, ""), re.M)]
+    return [n for n in names if not re.search(r"^\s*(@!?%p\d+ )?(st|red|atom|call|trap)\b", bodies.get(n, ""), re.M)]
 
 
 def dealt(policies, position, hands):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The threads of a block as fibers of one CPU thread, with the counters of the scopes they meet in. The only header
-/// that includes Boost.
+/// Threads as fibers of one CPU thread: how they start, wait, go on and end. What they wait for is in
+/// detail/machine/block_scopes.hpp. The only header that includes Boost.
 #pragma once
 
 #include <ratify/detail/machine/sanitizer.hpp>
@@ -22,17 +22,12 @@
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
 
-/// What the lanes of a warp do together.
-enum class warp_exchange : uint8_t { none, barrier, shuffle, ballot };
-
-/// Runs the threads of one block at a time. Fibers and their stacks persist from block to block.
+/// Runs threads on fibers, one at a time. Fibers and their stacks persist from one run to the next.
 ///
-/// A scope counts its own arrivals, and a fiber waits for its scope alone: a shuffle in warp 0 need not be matched by a
-/// yield of warp 1. Who arrives last releases the others. When no fiber can go on and some have not returned, they wait
-/// for threads that never come.
+/// A thread that waits goes on when another one makes it ready. When no thread can go on and some have not returned,
+/// they wait for ever: `abandon` unwinds them.
 ///
-/// Under ThreadSanitizer each fiber is a thread, and what orders their memory accesses is what does on a card: a block
-/// barrier all threads, a warp barrier the lanes of its mask. Shuffles and votes move values and order nothing.
+/// Under ThreadSanitizer each fiber is a thread of its own.
 class fiber_pool {
  public:
   using thread_function = void (*)(void* context, int thread);
@@ -44,17 +39,16 @@ class fiber_pool {
 
   /// From now on, the next of the fibers that can go on is drawn at random; 0: in order.
   void shuffle(uint64_t seed) { random_ = seed; }
+  uint64_t shuffle_seed() const { return random_; }
 
-  /// What reports of ThreadSanitizer call the block; 0-terminated, read during the next `run`.
+  /// What reports of ThreadSanitizer call the block; 0-terminated, read during the next run.
   void name_block(char const* name) { name_ = name; }
 
-  /// Runs f(context, t) for every t below `threads`, to completion.
+  /// Prepares a run of f(context, t) for every t below `threads`; `go` runs it.
   ///
   /// For ThreadSanitizer all the caller did before comes before the threads, but what they do does not come before what
   /// the caller does next, until `join`: so that the blocks of a launch, run in turn, are not in order.
-  /// @return nullptr, or what went wrong; then every fiber has been unwound.
-  RATIFY_NOINLINE char const* run(int threads, thread_function f, void* context) {
-    thread_checker::hidden const h;
+  void begin(int threads, thread_function f, void* context) {
     grow(threads);
     threads_ = threads;
     begin_checking();
@@ -62,95 +56,67 @@ class fiber_pool {
     context_ = context;
     finished_ = 0;
     failure_ = nullptr;
-    block_waiting_.clear();
-    warps_.assign(static_cast<size_t>(threads + 31) / 32, warp_scope{});
     ready_head_ = ready_tail_ = 0;
     for (int t = 0; t < threads; ++t) make_ready(t);
+  }
+
+  /// Runs threads until none can go on. @return whether all have returned
+  bool go() {
     run_next();
-    if (finished_ < threads) {
-      if (failure_ == nullptr)
-        failure_ = block_waiting_.empty() ? "lanes of a warp wait for lanes that never join them"
-                                          : "threads wait for a block barrier that the others never reach";
-      abandon();
-    }
+    return finished_ == threads_;
+  }
+
+  /// Ends a run that did not finish: unwinds the threads that wait. @return what went wrong: `reason`, unless a thread
+  /// has failed
+  char const* abandon(char const* reason) {
+    if (failure_ == nullptr) failure_ = reason;
+    abandoning_ = true;
+    for (int t = 0; t < threads_; ++t)
+      if (at(t).handle && running_[static_cast<size_t>(t)]) switch_to(t);
+    abandoning_ = false;
     return failure_;
   }
 
   /// Orders the threads of all earlier runs before the caller.
   void join() { thread_checker::acquire(&end_); }
 
-  RATIFY_NOINLINE void block_barrier() {
-    thread_checker::hidden const h;
-    // Two places in turn: a thread that arrives at the next barrier must not be taken for one that was at this.
-    void* const meeting = place(block_meetings_ & 1);
-    thread_checker::release(meeting);
-    if (static_cast<int>(block_waiting_.size()) + 1 < threads_) {
-      block_waiting_.push_back(current_);
-      wait();
-    } else {
-      for (int t : block_waiting_) make_ready(t);
-      block_waiting_.clear();
-      ++block_meetings_;
-      yield();
-    }
-    thread_checker::acquire(meeting);
+  int threads() const { return threads_; }
+  /// The thread that runs.
+  int current() const { return current_; }
+
+  void make_ready(int thread) { ready_[ready_tail_++ & (ready_.size() - 1)] = thread; }
+
+  /// Lets others run until one of them makes this thread ready.
+  void wait() {
+    run_next();
+    if (abandoning_) throw abandoned{};
   }
 
-  /// Meets the lanes of `mask`. shuffle: the value of lane `source` (the own one if the source is not in the mask);
-  /// ballot: the lanes whose value is not zero.
-  RATIFY_NOINLINE uint32_t exchange(warp_exchange what, uint32_t mask, uint32_t value, int source) {
-    thread_checker::hidden const h;
-    int const lane = current_ & 31, first = current_ - lane;
-    warp_scope& w = warps_[static_cast<size_t>(current_) / 32];
-    bool const ordering = thread_checker::present && what == warp_exchange::barrier;
-    if (!(mask >> lane & 1u)) fail("a lane meets others under a mask that does not name it");
-    w.lanes[lane] = {what, mask, value, source};
-    w.arrived |= 1u << lane;
-    if (ordering) thread_checker::release(lane_place(lane, 0));
-    if ((w.arrived & mask) != mask) {
-      wait();
-      if (ordering) thread_checker::acquire(lane_place(lane, 1));
-      return w.result[lane];
-    }
-    // Who arrives last works out every lane's result, so that a lane which is one exchange ahead overwrites nothing
-    // that a slower lane still reads.
-    uint32_t votes = 0;
-    for (int l = 0; l < 32; ++l) {
-      if (!(mask >> l & 1u)) continue;
-      if (w.lanes[l].what != what || w.lanes[l].mask != mask)
-        fail("lanes of a warp meet with different masks or operations");
-      if (w.lanes[l].value != 0) votes |= 1u << l;
-    }
-    for (int l = 0; l < 32; ++l) {
-      if (!(mask >> l & 1u)) continue;
-      int const from = w.lanes[l].source & 31;
-      w.result[l] = what == warp_exchange::ballot ? votes : w.lanes[mask >> from & 1u ? from : l].value;
-      if (l != lane) make_ready(first + l);
-    }
-    w.arrived &= ~mask;
-    // Through the last lane, for it is one of those that meet; others may meet under other masks meanwhile.
-    for (int l = 0; ordering && l < 32; ++l)
-      if (mask >> l & 1u) thread_checker::acquire(lane_place(l, 0));
-    for (int l = 0; ordering && l < 32; ++l)
-      if ((mask >> l & 1u) && l != lane) thread_checker::release(lane_place(l, 1));
-    yield();
-    return w.result[lane];
+  /// Lets the threads that were just made ready, and are to run in any order, run before this one too.
+  void yield() {
+    if (random_ == 0) return;
+    make_ready(current_);
+    wait();
+  }
+
+  /// Ends the run.
+  [[noreturn]] void fail(char const* what) {
+    failure_ = what;
+    throw abandoned{};
+  }
+
+  /// Any 64 bits, drawn from the seed (splitmix64).
+  uint64_t draw() {
+    uint64_t z = random_ += 0x9e3779b97f4a7c15ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
   }
  private:
   // The runtime of ThreadSanitizer runs on the stack of the fiber that it reports about.
   static constexpr size_t stack_bytes = (thread_checker::present ? 512 : 64) * 1024;
   static constexpr int scheduler = -1;
 
-  struct lane_state {
-    warp_exchange what = warp_exchange::none;
-    uint32_t mask = 0, value = 0;
-    int source = 0;
-  };
-  struct warp_scope {
-    uint32_t arrived = 0;
-    lane_state lanes[32];
-    uint32_t result[32] = {};
-  };
   struct slot {
     boost::context::fiber handle;
     char* stack = nullptr;
@@ -173,62 +139,23 @@ class fiber_pool {
   }
   int thread_of(int fiber) const { return thread_checker::present ? (fiber - rotation_ + threads_) % threads_ : fiber; }
 
-  // Places where threads meet, as ThreadSanitizer knows them: two of the block, then two a lane, for arriving and for
-  // leaving. New memory for each run, because a place remembers all who met there.
-  void* place(size_t i) { return places_.get() + i; }
-  void* lane_place(int lane, size_t leaving) {
-    return place(2 + static_cast<size_t>((current_ & ~31) + lane) * 2 + leaving);
-  }
-
   void begin_checking() {
     if (!thread_checker::present) return;
     rotation_ = (rotation_ + 7) % threads_;
-    places_.reset();
-    places_.reset(new uint64_t[2 + (static_cast<size_t>(threads_) + 31) / 32 * 64]);
     at(scheduler).checked = thread_checker::current();
     thread_checker::release(&begin_);
   }
 
-  void make_ready(int thread) { ready_[ready_tail_++ & (ready_.size() - 1)] = thread; }
-
-  void wait() {
-    run_next();
-    if (abandoning_) throw abandoned{};
-  }
-
-  [[noreturn]] void fail(char const* what) {
-    failure_ = what;
-    throw abandoned{};
-  }
-
-  /// Lets the fibers that were just released, and are to run in any order, run before this one too.
-  void yield() {
-    if (random_ == 0) return;
-    make_ready(current_);
-    wait();
-  }
-
   void run_next() {
     bool const stop = failure_ != nullptr || ready_head_ == ready_tail_;
-    if (!stop && random_ != 0) draw();
+    if (!stop && random_ != 0) draw_next();
     switch_to(stop ? scheduler : ready_[ready_head_++ & (ready_.size() - 1)]);
   }
 
   /// Puts one of those ready in front.
-  RATIFY_NOINLINE void draw() {
-    // splitmix64
-    uint64_t z = random_ += 0x9e3779b97f4a7c15ull;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    size_t const drawn = ready_head_ + static_cast<size_t>((z ^ (z >> 31)) % (ready_tail_ - ready_head_));
+  RATIFY_NOINLINE void draw_next() {
+    size_t const drawn = ready_head_ + static_cast<size_t>(draw() % (ready_tail_ - ready_head_));
     std::swap(ready_[ready_head_ & (ready_.size() - 1)], ready_[drawn & (ready_.size() - 1)]);
-  }
-
-  void abandon() {
-    abandoning_ = true;
-    for (int t = 0; t < threads_; ++t)
-      if (at(t).handle && running_[static_cast<size_t>(t)]) switch_to(t);
-    abandoning_ = false;
   }
 
   RATIFY_CHECKED_SWITCH void switch_to(int to) {
@@ -364,10 +291,8 @@ class fiber_pool {
   static void release_stack(char* stack) { std::free(stack); }
 #endif
 
-  std::vector<slot> slots_;  // the scheduler's, then one a thread
-  std::vector<warp_scope> warps_;
-  std::vector<int> ready_;  // a ring, its size a power of two
-  std::vector<int> block_waiting_;
+  std::vector<slot> slots_;    // the scheduler's, then one a thread
+  std::vector<int> ready_;     // a ring, its size a power of two
   std::vector<char> running_;  // inside the thread function
   size_t ready_head_ = 0, ready_tail_ = 0;
   int current_ = scheduler, previous_ = scheduler, threads_ = 0, finished_ = 0;
@@ -377,8 +302,6 @@ class fiber_pool {
   char const* failure_ = nullptr;
   uint64_t random_ = 0;
   char const* name_ = "";
-  std::unique_ptr<uint64_t[]> places_;
-  size_t block_meetings_ = 0;
   int rotation_ = 0;
   uint64_t begin_ = 0, end_ = 0;
 #if defined(RATIFY_ADDRESS_SANITIZER)

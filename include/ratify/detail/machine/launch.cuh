@@ -18,6 +18,11 @@ template <class Kernel>
 inline constexpr int minimum_blocks<Kernel, RATIFY_STD::void_t<decltype(Kernel::minimum_blocks)>> =
     Kernel::minimum_blocks;
 
+/// Waits for the launches before this one.
+struct wait_for_launches {
+  RATIFY_HD void operator()() const { dependency_wait(); }
+};
+
 }  // namespace detail
 
 #if defined(__NVCC__)
@@ -34,9 +39,14 @@ __global__ void RATIFY_HIDDEN __launch_bounds__(Kernel::block_threads, detail::m
   using storage_type = typename Kernel::template shared_storage<block_type>;
   static_assert(sizeof(storage_type) == stage<Kernel>::shared_bytes,
                 "ratify: shared storage depends on the thread count alone");
-  block_type block;
-  detail::dependency_wait();  // every block, before it reads or writes anything
-  Kernel::run(block, p, *reinterpret_cast<storage_type*>(shared_bytes));
+  if constexpr (detail::compiled_architecture > 0 &&
+                detail::compiled_architecture < detail::needs_of<Kernel>.architecture) {
+    detail::no_such_instruction();  // a launch is refused before it comes to this
+  } else {
+    block_type block;
+    // Every block waits before it reads what a launch before this one may have written, and before it writes anything.
+    detail::run_kernel<Kernel>(block, p, *reinterpret_cast<storage_type*>(shared_bytes), detail::wait_for_launches{});
+  }
 }
 
 #if defined(__NVCC__)

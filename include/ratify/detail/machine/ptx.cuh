@@ -16,6 +16,13 @@
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
 
+/// What this code is compiled for, such as 900 for sm_90; 0 on the host.
+#if defined(__CUDA_ARCH__)
+inline constexpr int compiled_architecture = __CUDA_ARCH__;
+#else
+inline constexpr int compiled_architecture = 0;
+#endif
+
 inline constexpr uint32_t canonical_nan_bits = 0x7fffffffu;
 
 RATIFY_HD inline uint32_t bits(float x) {

@@ -33,12 +33,6 @@ void AnnotateIgnoreWritesEnd(char const* file, int line);
 }
 #endif
 
-#if defined(__GNUC__)
-#define RATIFY_INLINE __attribute__((always_inline)) inline
-#else
-#define RATIFY_INLINE inline
-#endif
-
 // A switch of fibers is one function, so that ThreadSanitizer sees the same calls on both sides.
 #if defined(RATIFY_THREAD_SANITIZER)
 #define RATIFY_CHECKED_SWITCH RATIFY_NOINLINE
@@ -48,6 +42,19 @@ void AnnotateIgnoreWritesEnd(char const* file, int line);
 
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
+
+/// Memory that AddressSanitizer reports when it is touched, until it is allowed again.
+struct address_checker {
+#if defined(RATIFY_ADDRESS_SANITIZER)
+  static constexpr bool present = true;
+  static void forbid(void const* p, size_t bytes) { __asan_poison_memory_region(p, bytes); }
+  static void allow(void const* p, size_t bytes) { __asan_unpoison_memory_region(p, bytes); }
+#else
+  static constexpr bool present = false;
+  static void forbid(void const*, size_t) {}
+  static void allow(void const*, size_t) {}
+#endif
+};
 
 /// ThreadSanitizer takes each fiber for a thread. Nothing orders what two of them do but `release` and `acquire` at one
 /// place: a switch from one to the other does not, although they share a CPU thread.
