@@ -95,7 +95,7 @@ class block_base {
   }
   /// The same for clusters, each of which arrives once: true in all threads of the last cluster. Barriers of the
   /// cluster.
-  /// @param flag a word of shared storage that nothing else uses meanwhile
+  /// `flag` is a word of shared storage that nothing else uses meanwhile.
   RATIFY_ANY_BLOCK
   RATIFY_HD bool cluster_arrive_last(uint32_t* counter, uint32_t arrivals, uint32_t* flag) const {
     cluster_barrier();

@@ -29,7 +29,7 @@ class host_block : public block_base<host_block<Threads>, Threads> {
  public:
   using base::warp_mask;
 
-  /// @param thread in the cluster  @param index of the block
+  /// `thread` counts through the cluster, `index` is the block's.
   host_block(host_machine& machine, int thread, grid_extent index, grid_extent grid)
       : machine_(machine), thread_(thread % Threads), rank_(thread / Threads), index_(index), grid_(grid) {}
 
