@@ -34,7 +34,7 @@ struct snapshot_slots {
 /// -1, and is written once.
 template <class Policy, class Checker>
 void check_written_snapshots(recurrence_params<Policy> const& p, int64_t request, int32_t selector, int rows,
-                             std::vector<int32_t> const& snapshots, snapshot_slots& slots, Checker& checker) {
+                             std::vector<int32_t> const& snapshots, snapshot_slots& used, Checker& checker) {
   int64_t const columns = int64_t{p.snapshot_sets} * p.max_rows;
   bool const second = p.snapshot_sets == 2 && device::written_snapshot_set(selector, p.max_rows) == 1;
   int64_t const first = second ? p.max_rows : 0;
@@ -44,7 +44,7 @@ void check_written_snapshots(recurrence_params<Policy> const& p, int64_t request
       return checker.contradicts("snapshot_slot", request * columns + i, slot,
                                  "which is outside the pool of pool_slots slots");
     if (slot < 0) continue;  // not kept
-    int64_t const other = slots.writers.add(slot, request);
+    int64_t const other = used.writers.add(slot, request);
     if (other == request)
       return checker.contradicts("snapshot_slot", request * columns + i, slot,
                                  "which is the slot of another row of the request");
@@ -70,9 +70,9 @@ void check_snapshots(recurrence_params<Policy> const& p, std::vector<int32_t> co
   int64_t const columns = int64_t{p.snapshot_sets} * p.max_rows;
   auto const initial = checker.load(p.initial_slot, p.requests), selector = checker.load(p.selector, p.requests),
              fresh = checker.load(p.fresh, p.requests);
-  snapshot_slots slots;
+  snapshot_slots used;
   for (size_t r = 0; r < selector.size() && r + 1 < bounds.size() && !checker.is_done(); ++r) {
-    slots.starts.push_back(-1);
+    used.starts.push_back(-1);
     if (bounds[r] == bounds[r + 1] || initial[r] < 0) continue;  // not in this round, or retired
     auto const request = static_cast<int64_t>(r);
     if (initial[r] >= p.pool_slots)
@@ -83,13 +83,13 @@ void check_snapshots(recurrence_params<Policy> const& p, std::vector<int32_t> co
     auto const snapshots = checker.load(p.snapshot_slot.row(request), columns);
     if (snapshots.empty()) return;
     if (r >= fresh.size() || fresh[r] == 0)
-      slots.starts.back() = check_start(p, request, initial[r], selector[r], snapshots, checker);
-    check_written_snapshots(p, request, selector[r], bounds[r + 1] - bounds[r], snapshots, slots, checker);
+      used.starts.back() = check_start(p, request, initial[r], selector[r], snapshots, checker);
+    check_written_snapshots(p, request, selector[r], bounds[r + 1] - bounds[r], snapshots, used, checker);
   }
-  for (size_t r = 0; r < slots.starts.size() && !checker.is_done(); ++r) {
+  for (size_t r = 0; r < used.starts.size() && !checker.is_done(); ++r) {
     auto const request = static_cast<int64_t>(r);
-    if (int64_t const other = slots.writers.find(slots.starts[r]); other >= 0 && other != request)
-      checker.shares(min_of(request, other), max_of(request, other), slots.starts[r]);
+    if (int64_t const other = used.writers.find(used.starts[r]); other >= 0 && other != request)
+      checker.shares(min_of(request, other), max_of(request, other), used.starts[r]);
   }
 }
 

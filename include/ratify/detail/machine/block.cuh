@@ -24,14 +24,14 @@ class cuda_block : public block_base<cuda_block<Threads>, Threads> {
   __device__ int block_z() const { return static_cast<int>(blockIdx.z); }
   __device__ int grid_x() const { return static_cast<int>(gridDim.x); }
 
-  __device__ void meet(int barrier, int threads) const {
+  __device__ void meet(int barrier, int count) const {
     if (barrier == 0)
       block_barrier_all();
     else
-      barrier_of(barrier, threads);
+      barrier_of(barrier, count);
   }
-  __device__ bool any_of(int barrier, int threads, bool predicate) const {
-    return barrier_any(barrier, threads, predicate);
+  __device__ bool any_of(int barrier, int count, bool predicate) const {
+    return barrier_any(barrier, count, predicate);
   }
   __device__ void warp_barrier(uint32_t mask = warp_mask) const { warp_barrier_mask(mask); }
   __device__ uint32_t shuffle_word(uint32_t value, int lane, uint32_t mask) const {
@@ -40,12 +40,13 @@ class cuda_block : public block_base<cuda_block<Threads>, Threads> {
   __device__ uint32_t ballot(bool predicate, uint32_t mask = warp_mask) const { return ballot_bits(mask, predicate); }
 
   /// c[n] += sum over k of a[k] b[k][n], in ascending order of k. All lanes of the warp.
-  template <class Format, int K, int N>
-  __device__ void multiply(fragment_c (&c)[N], fragment_a const (&a)[K], fragment_b const (&b)[K][N]) const {
+  template <class Format, int Steps, int Tiles>
+  __device__ void multiply(fragment_c (&c)[Tiles], fragment_a const (&a)[Steps],
+                           fragment_b const (&b)[Steps][Tiles]) const {
     RATIFY_UNROLL
-    for (int k = 0; k < K; ++k) {
+    for (int k = 0; k < Steps; ++k) {
       RATIFY_UNROLL
-      for (int n = 0; n < N; ++n) multiply_fragments<Format>(c[n], a[k], b[k][n]);
+      for (int n = 0; n < Tiles; ++n) multiply_fragments<Format>(c[n], a[k], b[k][n]);
     }
   }
   /// Four matrices of 8 x 8 elements of 16 bits in shared storage: lane l passes the address of row l % 8 of matrix l /
@@ -83,9 +84,9 @@ class cuda_block : public block_base<cuda_block<Threads>, Threads> {
   __device__ void cluster_wait() const { wait_at_cluster(); }
   /// The same object in the shared storage of another block of the cluster. Its block must not end before the last
   /// access: a barrier of the cluster stands between.
-  template <class T>
-  __device__ T* cluster_map(T* shared, int rank) const {
-    return static_cast<T*>(address_in_cluster(shared, rank));
+  template <class Value>
+  __device__ Value* cluster_map(Value* shared, int rank) const {
+    return static_cast<Value*>(address_in_cluster(shared, rank));
   }
   __device__ bool count_arrival(uint32_t* counter, uint32_t arrivals) const {
     return detail::count_arrival(counter, arrivals);

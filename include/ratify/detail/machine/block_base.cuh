@@ -22,7 +22,7 @@ struct group_of {
 ///   cluster_rank(), cluster_arrive(), cluster_wait(), cluster_map(T*, int rank)
 ///   count_arrival(uint32_t* counter, uint32_t arrivals)                         of one thread
 ///   shuffle_word(uint32_t, int lane, uint32_t mask)
-///   meet(int barrier, int threads), any_of(int barrier, int threads, bool)   barrier 0 is the block's
+///   meet(int barrier, int count), any_of(int barrier, int count, bool)   barrier 0 is the block's
 ///   copy_bytes<Bytes>(void* shared, void const* global, bool present)
 template <class Block, int Threads>
 class block_base {

@@ -39,9 +39,9 @@ class host_block : public block_base<host_block<Threads>, Threads> {
   int block_z() const { return index_.z; }
   int grid_x() const { return grid_.x; }
 
-  void meet(int barrier, int threads) const { (void)machine_.scopes.barrier(barrier, threads, false); }
-  bool any_of(int barrier, int threads, bool predicate) const {
-    return machine_.scopes.barrier(barrier, threads, predicate);
+  void meet(int barrier, int count) const { (void)machine_.scopes.barrier(barrier, count, false); }
+  bool any_of(int barrier, int count, bool predicate) const {
+    return machine_.scopes.barrier(barrier, count, predicate);
   }
   void warp_barrier(uint32_t mask = warp_mask) const { machine_.scopes.warp_barrier(mask); }
   uint32_t shuffle_word(uint32_t value, int lane, uint32_t mask) const {
@@ -55,10 +55,10 @@ class host_block : public block_base<host_block<Threads>, Threads> {
     return mine.result;
   }
 
-  template <class Format, int K, int N>
-  void multiply(fragment_c (&c)[N], fragment_a const (&a)[K], fragment_b const (&b)[K][N]) const {
-    product_lane<Format, K, N> mine{machine_.matrix, c, a, b};
-    machine_.scopes.meet(&product_lane<Format, K, N>::multiply, warp_mask, &mine);
+  template <class Format, int Steps, int Tiles>
+  void multiply(fragment_c (&c)[Tiles], fragment_a const (&a)[Steps], fragment_b const (&b)[Steps][Tiles]) const {
+    product_lane<Format, Steps, Tiles> mine{machine_.matrix, c, a, b};
+    machine_.scopes.meet(&product_lane<Format, Steps, Tiles>::multiply, warp_mask, &mine);
   }
   // Each lane itself reads or writes its row, so that a checker sees whose access it is.
   void load_matrices(uint32_t (&word)[4], void const* row) const { load<false>(word, row); }
@@ -103,11 +103,11 @@ class host_block : public block_base<host_block<Threads>, Threads> {
   int cluster_size() const { return machine_.cluster; }
   void cluster_arrive() const { machine_.scopes.arrive_at_cluster(); }
   void cluster_wait() const { machine_.scopes.wait_at_cluster(); }
-  template <class T>
-  T* cluster_map(T* shared, int rank) const {
+  template <class Value>
+  Value* cluster_map(Value* shared, int rank) const {
     auto const offset =
         reinterpret_cast<uintptr_t>(shared) - reinterpret_cast<uintptr_t>(machine_.storage[static_cast<size_t>(rank_)]);
-    return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(machine_.storage[static_cast<size_t>(rank)]) + offset);
+    return reinterpret_cast<Value*>(reinterpret_cast<uintptr_t>(machine_.storage[static_cast<size_t>(rank)]) + offset);
   }
 
   bool count_arrival(uint32_t* counter, uint32_t arrivals) const {

@@ -76,16 +76,16 @@ struct matrices_lane {
 };
 
 /// Products of fragments: c[n] += sum over k of a[k] b[k][n], in ascending order of k.
-template <class Format, int K, int N>
+template <class Format, int Steps, int Tiles>
 struct product_lane {
   matrix_model model;
   fragment_c* c;
   fragment_a const* a;
-  fragment_b const (*b)[N];
+  fragment_b const (*b)[Tiles];
 
   static void multiply(void* const (&lanes)[32], uint32_t) {
-    for (int n = 0; n < N; ++n)
-      for (int k = 0; k < K; ++k) step(lanes, n, k);
+    for (int n = 0; n < Tiles; ++n)
+      for (int k = 0; k < Steps; ++k) step(lanes, n, k);
   }
  private:
   static Format half(uint32_t word, int upper) { return Format{static_cast<uint16_t>(word >> (16 * upper))}; }

@@ -128,7 +128,7 @@ float fused_products(Format const* a, Format const* b, int count, float c, int k
 
 template <class Format>
 float exact_products(Format const* a, Format const* b, int count, float c) {
-  double sum = c;
+  auto sum = static_cast<double>(c);
   for (int i = 0; i < count; ++i) {
     double product = static_cast<double>(to_float(a[i])) * static_cast<double>(to_float(b[i]));  // exact
     RATIFY_KEEP(product);
