@@ -4,4 +4,4 @@
 #pragma once
 
 /// The first 64 bits of the SHA-256 of the names and contents of all other headers.
-#define RATIFY_HEADER_DIGEST "24daf49b84ff7517"
+#define RATIFY_HEADER_DIGEST "a0cc5a5a7417d5fd"

@@ -72,13 +72,15 @@ class host_block : public block_base<host_block<Threads>, Threads> {
   template <int Bytes>
   RATIFY_INLINE void copy_bytes(void* shared, void const* global, bool present) const {
     fiber_pool& fibers = machine_.scopes.fibers();
-    if (!machine_.copies.issue(fibers, shared, present ? global : nullptr, Bytes)) return;
-    void* const home = machine_.copies.enter(fibers);
+    auto const order = machine_.copies.issue(fibers, shared, present ? global : nullptr, Bytes);
+    if (!order.now) return;
+    void* const made = order.made;  // not to be read out of the thread's memory in the copy's name
+    void* const home = host_copies::enter(order.engine, order.asked);
     if (present)
       std::memcpy(shared, global, Bytes);
     else
       std::memset(shared, 0, Bytes);
-    machine_.copies.leave(fibers, home);
+    host_copies::leave(home, made);
   }
   void commit_copies() const { machine_.copies.commit(machine_.scopes.fibers()); }
   template <int Pending>

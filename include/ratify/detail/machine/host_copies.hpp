@@ -42,35 +42,43 @@ class host_copies {
     used_ = false;
   }
 
+  /// What a thread that has asked for a copy does with it.
+  struct copy_order {
+    bool now;      ///< make it, between `enter` and `leave`
+    void* engine;  ///< as ThreadSanitizer knows who makes it
+    void* asked;   ///< where that one is ordered after the thread
+    void* made;    ///< where the thread will be ordered after that one
+  };
+
   /// A thread asks for a copy of `bytes` from `from`, or of zeros if that is nullptr.
-  /// @return whether the caller makes the copy, now, between `enter` and `leave`
-  RATIFY_NOINLINE bool issue(fiber_pool& fibers, void* to, void const* from, size_t bytes) {
+  RATIFY_NOINLINE copy_order issue(fiber_pool& fibers, void* to, void const* from, size_t bytes) {
     thread_checker::hidden const h;
     if (reinterpret_cast<uintptr_t>(to) % bytes != 0 || reinterpret_cast<uintptr_t>(from) % bytes != 0)
       fibers.fail("an asynchronous copy has an address that is not a multiple of its size");
     thread_copies& mine = of(fibers);
     mine.is_open = true;
-    if (fibers.shuffle_seed() == 0 || thread_checker::present || fibers.draw() % 2 == 0) return true;
+    if (thread_checker::present) {
+      int const thread = fibers.current();
+      return {true, engines_[static_cast<size_t>(thread) / 32], place(thread, groups),
+              place(thread, mine.committed % groups)};
+    }
+    if (fibers.shuffle_seed() == 0 || fibers.draw() % 2 == 0) return {true, nullptr, nullptr, nullptr};
     std::memset(to, 0xff, bytes);
     mine.deferred.push_back({to, from, bytes, mine.committed});
-    return false;
+    return {false, nullptr, nullptr, nullptr};
   }
 
-  /// From here to `leave`, a checker takes what the calling thread does for the copy's doing. @return what `leave`
-  /// needs
-  RATIFY_INLINE void* enter(fiber_pool const& fibers) {
-    if (!thread_checker::present) return nullptr;
-    int const thread = fibers.current();
+  /// From here to `leave`, a checker takes what the calling thread does for the copy's doing: it may touch nothing but
+  /// the copy's memory. @return what `leave` needs
+  RATIFY_INLINE static void* enter(void* engine, void* asked) {
     void* const home = thread_checker::current();
-    thread_checker::release(place(thread, groups));
-    thread_checker::switch_to(engines_[static_cast<size_t>(thread) / 32]);
-    thread_checker::acquire(place(thread, groups));
+    thread_checker::release(asked);
+    thread_checker::switch_to(engine);
+    thread_checker::acquire(asked);
     return home;
   }
-  RATIFY_INLINE void leave(fiber_pool const& fibers, void* home) {
-    if (!thread_checker::present) return;
-    int const thread = fibers.current();
-    thread_checker::release(place(thread, copies_[static_cast<size_t>(thread)].committed % groups));
+  RATIFY_INLINE static void leave(void* home, void* made) {
+    thread_checker::release(made);
     thread_checker::switch_to(home);
   }
 
