@@ -19,7 +19,7 @@
 
 RATIFY_BEGIN_NAMESPACE
 
-/// The threads of a block on the host: what a kernel's `run` is given there. Its members are those of `cuda_block`.
+/// The threads of a block on the host: what a kernel's `run` is given there. Its members: `stage`, ratify/executor.hpp.
 template <int Threads>
 using host_block = detail::host_block<Threads>;
 

@@ -4,4 +4,4 @@
 #pragma once
 
 /// The first 64 bits of the SHA-256 of the names and contents of all other headers.
-#define RATIFY_HEADER_DIGEST "a0cc5a5a7417d5fd"
+#define RATIFY_HEADER_DIGEST "c499c65c4bbc0a3d"
