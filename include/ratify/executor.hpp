@@ -25,7 +25,7 @@ struct sizing_block {
 /// What a kernel needs of a card. A kernel that needs more than the least card of the library says so:
 ///   static constexpr kernel_needs needs{800};
 struct kernel_needs {
-  int architecture = 700;  ///< the least, as `__CUDA_ARCH__` counts
+  int architecture = 700;  ///< the least compute capability: 800 is sm_80
 };
 
 namespace detail {

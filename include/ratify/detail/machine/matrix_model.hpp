@@ -71,6 +71,11 @@ inline decoded_number product_of(decoded_number const& a, decoded_number const& 
   return p;
 }
 
+/// magnitude * 2^shift, what is below 1 cut off.
+inline uint64_t cut_off(uint64_t magnitude, int shift) {
+  return shift >= 0 ? magnitude << shift : shift > -64 ? magnitude >> -shift : 0;
+}
+
 /// significand * 2^exponent as FP32, the bits that do not fit cut off. At 2^128 and above it is infinite.
 inline float truncated_to_float(int64_t significand, int exponent) {
   if (significand == 0) return 0.0f;
@@ -80,11 +85,7 @@ inline float truncated_to_float(int64_t significand, int exponent) {
   while (magnitude >> leading > 1) ++leading;
   int const top = leading + exponent;  // 2^top <= |value| < 2^(top + 1)
   if (top >= 128) return from_bits(sign | 0x7f800000u);
-  int const shift = exponent - max_of(top - 23, -149);
-  if (shift >= 0)
-    magnitude <<= shift;
-  else
-    magnitude = shift > -64 ? magnitude >> -shift : 0;
+  magnitude = cut_off(magnitude, exponent - max_of(top - 23, -149));
   // A subnormal number is its significand; a normal one has the leading bit at place 23, which adds 1 to the field.
   uint32_t const field = top >= -126 ? static_cast<uint32_t>(top + 126) << 23 : 0u;
   return from_bits(sign | (field + static_cast<uint32_t>(magnitude)));
@@ -97,13 +98,9 @@ inline float truncated_sum(aligned_term const* terms, int count, int kept) {
   int64_t sum = 0;
   for (int i = 0; i < count; ++i) {
     aligned_term const& t = terms[i];
-    int const shift = t.exponent - top + kept - t.fraction;
-    auto magnitude = static_cast<uint64_t>(t.significand < 0 ? -t.significand : t.significand);
-    if (shift >= 0)
-      magnitude <<= shift;
-    else
-      magnitude = shift > -64 ? magnitude >> -shift : 0;
-    sum += t.significand < 0 ? -static_cast<int64_t>(magnitude) : static_cast<int64_t>(magnitude);
+    auto const magnitude = static_cast<uint64_t>(t.significand < 0 ? -t.significand : t.significand);
+    auto const kept_part = static_cast<int64_t>(cut_off(magnitude, t.exponent - top + kept - t.fraction));
+    sum += t.significand < 0 ? -kept_part : kept_part;
   }
   return truncated_to_float(sum, top - kept);
 }
