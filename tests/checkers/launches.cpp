@@ -77,8 +77,10 @@ struct early_kernel {
   }
 };
 
-/// Each block of a cluster reads the storage of the next one, which may have ended.
-template <bool Right>
+enum class peer_fault { none, has_ended, unordered };
+
+/// Each block of a cluster reads the storage of the other one, which may have ended, or not have written it yet.
+template <peer_fault Fault>
 struct peer_kernel {
   struct params {
     int const* in;
@@ -93,45 +95,24 @@ struct peer_kernel {
   template <class Block>
   static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
     int const t = block.thread(), rank = block.cluster_rank();
-    storage.word[t] = p.in[t];
-    block.cluster_barrier();
-    if (rank == 1 && !Right) return;
+    storage.word[t] = p.in[t];  // planted: unordered_peer
+    if (Fault == peer_fault::unordered)
+      block.barrier();
+    else
+      block.cluster_barrier();
+    if (Fault == peer_fault::has_ended && rank == 1) return;
     int const* const peer = block.cluster_map(storage.word, 1 - rank);
     block.barrier();
-    p.out[rank * n + t] = peer[t];  // planted: peer_has_ended
+    p.out[rank * n + t] = peer[n - 1 - t];  // planted: peer_has_ended unordered_peer
     block.cluster_barrier();
   }
 };
 
-/// A block reads what another one of its cluster wrote, without a barrier of the cluster.
-template <bool Right>
-struct unordered_peer_kernel {
-  using params = typename peer_kernel<Right>::params;
-  static constexpr char const* name = "unordered_peer_kernel";
-  static constexpr int block_threads = n;
-  template <class Block>
-  struct shared_storage {
-    int word[n];
-  };
-  template <class Block>
-  static void run(Block const& block, params const& p, shared_storage<Block>& storage) {
-    int const t = block.thread(), rank = block.cluster_rank();
-    storage.word[t] = p.in[t];  // planted: unordered_peer
-    if (Right)
-      block.cluster_barrier();
-    else
-      block.barrier();
-    int const* const peer = block.cluster_map(storage.word, 1 - rank);
-    p.out[rank * n + t] = peer[n - 1 - t];  // planted: unordered_peer
-    block.cluster_barrier();
-  }
-};
-
-template <class Kernel>
+template <peer_fault Fault>
 int pair_of_blocks() {
   ratify::host_executor on(1);
   std::vector<int> in(n, 1), out(2 * n);
-  ratify::stage<Kernel> s{{2}, {in.data(), out.data()}};
+  ratify::stage<peer_kernel<Fault>> s{{2}, {in.data(), out.data()}};
   s.cluster = 2;
   auto const done = on.run(s);
   if (!done) return std::puts(done.reason()), 1;
@@ -169,9 +150,8 @@ int main(int argc, char** argv) {
   bool const right = std::string(argv[2]) == "right";
   if (what == "unordered_partials") return right ? last_block<true>() : last_block<false>();
   if (what == "not_constant") return right ? early<true>() : early<false>();
-  if (what == "peer_has_ended")
-    return right ? pair_of_blocks<peer_kernel<true>>() : pair_of_blocks<peer_kernel<false>>();
-  if (what == "unordered_peer")
-    return right ? pair_of_blocks<unordered_peer_kernel<true>>() : pair_of_blocks<unordered_peer_kernel<false>>();
+  if (right && (what == "peer_has_ended" || what == "unordered_peer")) return pair_of_blocks<peer_fault::none>();
+  if (what == "peer_has_ended") return pair_of_blocks<peer_fault::has_ended>();
+  if (what == "unordered_peer") return pair_of_blocks<peer_fault::unordered>();
   return 2;
 }
