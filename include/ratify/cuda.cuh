@@ -25,15 +25,13 @@ RATIFY_BEGIN_NAMESPACE
 
 namespace detail {
 
-/// Whether what an object was compiled for has `dependency_wait`: all of it, none of it, or part of it (or a compiler
-/// that does not say).
-enum class has_dependency_wait { always, never, in_part };
-template <int... Architectures>
-constexpr has_dependency_wait find_dependency_wait(arch_list<Architectures...>) {
-  constexpr int all = static_cast<int>(sizeof...(Architectures)), with = (0 + ... + (Architectures >= 900 ? 1 : 0));
-  return all == 0 || (with > 0 && with < all) ? has_dependency_wait::in_part
-         : with > 0                           ? has_dependency_wait::always
-                                              : has_dependency_wait::never;
+/// Whether what an object was compiled for is of an architecture or newer: all of it, none of it, or part of it (or a
+/// compiler that does not say).
+enum class has_code { always, never, in_part };
+template <int Least, int... Architectures>
+constexpr has_code find_code_since(arch_list<Architectures...>) {
+  constexpr int all = static_cast<int>(sizeof...(Architectures)), with = (0 + ... + (Architectures >= Least ? 1 : 0));
+  return all == 0 || (with > 0 && with < all) ? has_code::in_part : with > 0 ? has_code::always : has_code::never;
 }
 
 }  // namespace detail
@@ -95,8 +93,9 @@ class cuda_executor {
   template <class Kernel, class Architectures = detail::compiled_architectures>
   status run(stage<Kernel> const& s) const {
     if (error_ != cudaSuccess) return no_device();
-    if constexpr (detail::needs_of<Kernel>.architecture > kernel_needs{}.architecture)
-      if (status const s = can_run<Kernel, Architectures>(); !s) return s;
+    constexpr int needed = detail::needs_of<Kernel>.architecture;
+    if constexpr (needed > kernel_needs{}.architecture)
+      if (!runs_code_since<needed, Kernel, Architectures>()) return too_old<Kernel>();
     if (auto const e = allow_shared<Kernel, Architectures>(); e != cudaSuccess)
       return {status_code::launch_failed, cudaGetErrorString(e)};
     cudaLaunchConfig_t config{};
@@ -106,13 +105,13 @@ class cuda_executor {
     config.stream = stream_;
     cudaLaunchAttribute attributes[2]{};
     config.attrs = attributes;
-    if (programmatic_ && waits_for_its_predecessors<Kernel, Architectures>()) {
+    if (programmatic_ && runs_code_since<900, Kernel, Architectures>()) {
       cudaLaunchAttribute& overlap = attributes[config.numAttrs++];
       overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
       overlap.val.programmaticStreamSerializationAllowed = 1;
     }
     if (s.cluster > 1) {
-      if (detail::needs_of<Kernel>.architecture < 900)
+      if (needed < 900)
         return {status_code::unsupported, "ratify: a kernel that does not need sm_90 is launched without clusters"};
       cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
       cluster.id = cudaLaunchAttributeClusterDimension;
@@ -146,17 +145,17 @@ class cuda_executor {
   static void const* address() {
     return reinterpret_cast<void const*>(&entry<Kernel, Architectures>);
   }
-  /// Whether the code that runs on this card has the instruction: an sm_80 object does not wait, on whatever card. What
-  /// the object was compiled for says it, and the runtime is asked where some of that has the instruction and some not.
-  template <class Kernel, class Architectures>
-  static bool waits_for_its_predecessors() {
-    constexpr auto has = detail::find_dependency_wait(Architectures{});
-    if constexpr (has != detail::has_dependency_wait::in_part) {
-      return has == detail::has_dependency_wait::always;
+  /// Whether the code that runs on this card is of an architecture or newer: of an sm_80 object it is not, on whatever
+  /// card. What the object was compiled for says it, and the runtime is asked where only part of that is.
+  template <int Least, class Kernel, class Architectures>
+  static bool runs_code_since() {
+    constexpr auto has = detail::find_code_since<Least>(Architectures{});
+    if constexpr (has != detail::has_code::in_part) {
+      return has == detail::has_code::always;
     } else {
       cudaFuncAttributes a{};
       auto const e = own_error([&] { return cudaFuncGetAttributes(&a, address<Kernel, Architectures>()); });
-      return e == cudaSuccess && a.ptxVersion >= 90;
+      return e == cudaSuccess && a.ptxVersion * 10 >= Least;
     }
   }
   /// Shared storage beyond the 48 KB that a block gets without asking.

@@ -4,4 +4,4 @@
 #pragma once
 
 /// The first 64 bits of the SHA-256 of the names and contents of all other headers.
-#define RATIFY_HEADER_DIGEST "ae6c231314b9b7c6"
+#define RATIFY_HEADER_DIGEST "49d2281f1543f22a"
