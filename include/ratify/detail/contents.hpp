@@ -110,6 +110,17 @@ class contents_checker {
         return contradicts(name, static_cast<int64_t>(r), values[r], right);
   }
 
+  /// A request's entry of `fresh`, if there are any, is 0 or 1, and where it is 1 the request starts from nothing:
+  /// `start`, a selector or a count of kept rows that is called `name`, is 0.
+  void agrees_with_fresh(std::vector<int32_t> const& fresh, int64_t request, char const* name, int32_t start) {
+    if (static_cast<size_t>(request) >= fresh.size()) return;
+    int32_t const value = fresh[static_cast<size_t>(request)];
+    if (value != 0 && value != 1)
+      contradicts("fresh", request, value, "which is neither 0 nor 1");
+    else if (value == 1 && start != 0)
+      contradicts(name, request, start, "although the request is fresh");
+  }
+
   /// The bounds of rows per request: they begin at 0 or above, never fall, end at `rows` or below, and give no request
   /// more than `most` rows. `too_many` says the last in words. @return the bounds; empty after a contradiction
   std::vector<int32_t> row_bounds(int32_t const* query_start, int requests, int rows, int most,

@@ -24,11 +24,7 @@ void check_contents(convolution_params<Policy> const& p, Checker& checker) {
       return checker.contradicts("kept", request, kept[r], "which is outside 0 to max_rows");
     if (int64_t const other = writers.add(slots_of[r], request); other >= 0)
       return checker.shares(other, request, slots_of[r]);
-    if (r >= fresh.size()) continue;
-    if (fresh[r] != 0 && fresh[r] != 1)
-      return checker.contradicts("fresh", request, fresh[r], "which is neither 0 nor 1");
-    if (fresh[r] == 1 && kept[r] != 0)
-      return checker.contradicts("kept", request, kept[r], "although the request is fresh");
+    checker.agrees_with_fresh(fresh, request, "kept", kept[r]);
   }
 }
 

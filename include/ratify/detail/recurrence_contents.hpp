@@ -12,18 +12,6 @@
 RATIFY_BEGIN_NAMESPACE
 namespace detail {
 
-/// Whether `fresh` is 0 or 1, and `start` (a selector, or a count of kept rows) 0 where it is 1.
-template <class Checker>
-void check_fresh(std::vector<int32_t> const& fresh, int64_t request, char const* name, int32_t start,
-                 Checker& checker) {
-  if (static_cast<size_t>(request) >= fresh.size()) return;
-  int32_t const value = fresh[static_cast<size_t>(request)];
-  if (value != 0 && value != 1)
-    checker.contradicts("fresh", request, value, "which is neither 0 nor 1");
-  else if (value == 1 && start != 0)
-    checker.contradicts(name, request, start, "although the request is fresh");
-}
-
 /// What the snapshots of a launch are checked with: who writes which slot, and which slot each request starts from.
 struct snapshot_slots {
   place_writers writers;
@@ -79,7 +67,7 @@ void check_snapshots(recurrence_params<Policy> const& p, std::vector<int32_t> co
       return checker.contradicts("initial_slot", request, initial[r], "which is outside the pool of pool_slots slots");
     if (selector[r] < 0 || selector[r] > columns)
       return checker.contradicts("selector", request, selector[r], "which is outside 0 to snapshot_sets * max_rows");
-    check_fresh(fresh, request, "selector", selector[r], checker);
+    checker.agrees_with_fresh(fresh, request, "selector", selector[r]);
     auto const snapshots = checker.load(p.snapshot_slot.row(request), columns);
     if (snapshots.empty()) return;
     if (r >= fresh.size() || fresh[r] == 0)
@@ -112,7 +100,7 @@ void check_rings(recurrence_params<Policy> const& p, std::vector<int32_t> const&
       return checker.contradicts("ring_count", request, count[r], "which is outside 0 to ring_places - rows");
     if (flush[r] != 0 && flush[r] != 1)
       return checker.contradicts("flush", request, flush[r], "which is neither 0 nor 1");
-    check_fresh(fresh, request, "ring_count", count[r], checker);
+    checker.agrees_with_fresh(fresh, request, "ring_count", count[r]);
   }
 }
 
@@ -125,7 +113,7 @@ void check_read_states(recurrence_params<Policy> const& p, std::vector<int32_t> 
     auto const request = static_cast<int64_t>(r);
     if (initial[r] >= p.pool_slots)
       return checker.contradicts("initial_slot", request, initial[r], "which is outside the pool of pool_slots slots");
-    check_fresh(fresh, request, "fresh", 0, checker);
+    checker.agrees_with_fresh(fresh, request, "fresh", 0);
   }
 }
 
