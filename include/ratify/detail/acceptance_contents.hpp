@@ -18,10 +18,7 @@ std::vector<int32_t> check_sampling(Params const& p, Checker& checker) {
   auto bounds = checker.row_bounds(p.query_start, p.requests, p.rows, p.max_drafts + 1,
                                    "which gives the request before it more rows than max_drafts + 1");
   checker.each(
-      "temperature", p.temperature, bounds,
-      [](float t) {
-        return device::is_valid({t, 1.0f, 0});
-      },
+      "temperature", p.temperature, bounds, [](float t) { return device::is_valid(device::without_cuts(t)); },
       "which is not finite or is negative");
   checker.each(
       "top_p", p.top_p, bounds,

@@ -181,7 +181,7 @@ struct acceptance_gather_kernel {
         if (piece == 0 && block.thread() == 0) scratch.plan = {};
         return;
       }
-      how = {how.temperature, 1.0f, 0};  // what is drawn from has been cut already
+      how = device::without_cuts(how.temperature);  // what is drawn from has been cut already
     } else if (device::decide(scratch.extremes.first, how).decided) {
       return;
     }
@@ -279,7 +279,7 @@ struct acceptance_long_row_kernel {
     device::drawn out{-1, task.is_bad};
     if (all.pass == row_pass::replace) {
       if (!task.is_drawn() || all.long_rows[row].rejected.pending == 0) return;
-      task.how = {task.how.temperature, 1.0f, 0};  // what is drawn from has been cut already
+      task.how = device::without_cuts(task.how.temperature);  // what is drawn from has been cut already
       out.token = draw(block, all, task, row, storage);
     } else if (task.is_drawn()) {
       device::row_decision const decision = device::decide(all.long_rows[row].extremes.first, task.how);

@@ -16,7 +16,7 @@ void check_contents(draft_walk_params<Policy> const& p, Checker& checker) {
   if constexpr (Policy::mode == draft_mode::sample) {
     auto const temperature = checker.load(p.temperature, p.requests);
     for (size_t r = 0; r < temperature.size(); ++r)
-      if (!device::is_valid({temperature[r], 1.0f, 0}))
+      if (!device::is_valid(device::without_cuts(temperature[r])))
         return checker.contradicts("temperature", static_cast<int64_t>(r), temperature[r],
                                    "which is not finite or is negative");
   }

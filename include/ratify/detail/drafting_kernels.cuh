@@ -31,7 +31,7 @@ struct draft_walk_kernel {
       temperature = p.temperature[request];
       seed = static_cast<uint64_t>(p.seed[request]);
       position = static_cast<uint64_t>(p.position[request]);
-      if (!device::is_valid(device::sampling{temperature, 1.0f, 0})) token = -1;
+      if (!device::is_valid(device::without_cuts(temperature))) token = -1;
     }
     for (int s = 0; s < p.draft_slots; ++s) {
       uint32_t random = 0;

@@ -16,6 +16,9 @@ struct sampling {
   int32_t top_k;      ///< 0, -1, or >= vocab: off
 };
 
+/// A draw from all that a row has.
+RATIFY_HD constexpr sampling without_cuts(float temperature) { return {temperature, 1.0f, 0}; }
+
 /// Temperature finite and not negative, top_p in 0..1, top_k at least -1.
 RATIFY_HD inline bool is_valid(sampling const& s) {
   uint32_t const t = detail::bits(s.temperature), p = detail::bits(s.top_p), minus_zero = 0x80000000u;
