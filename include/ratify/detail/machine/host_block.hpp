@@ -76,10 +76,7 @@ class host_block : public block_base<host_block<Threads>, Threads> {
     if (!order.now) return;
     void* const made = order.made;  // not to be read out of the thread's memory in the copy's name
     void* const home = host_copies::enter(order.engine, order.asked);
-    if (present)
-      std::memcpy(shared, global, Bytes);
-    else
-      std::memset(shared, 0, Bytes);
+    host_copies::make(shared, present ? global : nullptr, Bytes);
     host_copies::leave(home, made);
   }
   void commit_copies() const { machine_.copies.commit(machine_.scopes.fibers()); }

@@ -82,6 +82,14 @@ class host_copies {
     thread_checker::switch_to(home);
   }
 
+  /// The copy itself; zeros if `from` is nullptr.
+  RATIFY_INLINE static void make(void* to, void const* from, size_t bytes) {
+    if (from != nullptr)
+      std::memcpy(to, from, bytes);
+    else
+      std::memset(to, 0, bytes);
+  }
+
   /// Ends the calling thread's group of copies.
   RATIFY_NOINLINE void commit(fiber_pool const& fibers) {
     thread_checker::hidden const h;
@@ -97,7 +105,7 @@ class host_copies {
     if (mine.committed < pending + mine.awaited) return;
     unsigned const done = mine.committed - pending;
     for (deferred_copy const& c : mine.deferred)
-      if (c.group < done) make(c);
+      if (c.group < done) make(c.to, c.from, c.bytes);
     mine.deferred.erase(std::remove_if(mine.deferred.begin(), mine.deferred.end(),
                                        [done](deferred_copy const& c) { return c.group < done; }),
                         mine.deferred.end());
@@ -126,13 +134,6 @@ class host_copies {
     unsigned committed = 0, awaited = 0;  // groups
     std::vector<deferred_copy> deferred;
   };
-
-  static void make(deferred_copy const& c) {
-    if (c.from != nullptr)
-      std::memcpy(c.to, c.from, c.bytes);
-    else
-      std::memset(c.to, 0, c.bytes);
-  }
 
   /// The calling thread's copies; those of all threads are made ready at the first use in a block.
   thread_copies& of(fiber_pool const& fibers) {
