@@ -4,4 +4,4 @@
 #pragma once
 
 /// The first 64 bits of the SHA-256 of the names and contents of all other headers.
-#define RATIFY_HEADER_DIGEST "b4d80202c8495a97"
+#define RATIFY_HEADER_DIGEST "fc895735271e2dd2"

@@ -56,8 +56,8 @@ struct matrices_lane {
     for (int l = 0; l < 32; ++l)
       for (int m = 0; m < 4; ++m) {
         int const g = l / 4, t = 2 * (l % 4);
-        auto const element = [&](int row, int column) {
-          return static_cast<uint32_t>(lane_of<matrices_lane>(lanes, 8 * m + row).row[column]);
+        auto const element = [&](int i, int column) {
+          return static_cast<uint32_t>(lane_of<matrices_lane>(lanes, 8 * m + i).row[column]);
         };
         lane_of<matrices_lane>(lanes, l).word[m] =
             Transposed ? element(t, g) | element(t + 1, g) << 16 : element(g, t) | element(g, t + 1) << 16;
@@ -68,9 +68,9 @@ struct matrices_lane {
     for (int l = 0; l < 32; ++l)
       for (int m = 0; m < 4; ++m) {
         uint32_t const pair = lane_of<matrices_lane>(lanes, l).word[m];
-        uint16_t* const row = lane_of<matrices_lane>(lanes, 8 * m + l / 4).row + 2 * (l % 4);
-        row[0] = static_cast<uint16_t>(pair);
-        row[1] = static_cast<uint16_t>(pair >> 16);
+        uint16_t* const to = lane_of<matrices_lane>(lanes, 8 * m + l / 4).row + 2 * (l % 4);
+        to[0] = static_cast<uint16_t>(pair);
+        to[1] = static_cast<uint16_t>(pair >> 16);
       }
   }
 };
